@@ -50,6 +50,17 @@ def test_every_relative_link_of_a_paper_leads_to_a_file(paper: str) -> None:
         assert (ROOT / target).exists(), target
 
 
+def test_every_file_that_contributing_names_exists() -> None:
+    for cell in re.findall(r"^\| [^|]+ \| (`[^|]*\.(?:py|html)`[^|]*) \|$", text_of("CONTRIBUTING.md"), re.MULTILINE):
+        folder = PACKAGE
+        for named in re.findall(r"`([^`]+\.(?:py|html))`", cell):
+            file = PACKAGE / named if "/" in named else folder / named
+            assert file.is_file(), named
+            folder = file.parent
+    for named in re.findall(r"`((?:\w+/)+\w+\.py)`", text_of("CONTRIBUTING.md")):
+        assert (PACKAGE / named).is_file() or (ROOT / named).is_file(), named
+
+
 def test_make_alone_lists_every_target_with_a_sentence() -> None:
     shown = subprocess.run(["make", "-C", ROOT, "--no-print-directory"], capture_output=True, text=True, timeout=30)
     assert shown.returncode == 0

@@ -24,11 +24,19 @@ from toolcrib.model.servers import Discovery, ServerEntry, ServerSpec, UpstreamS
 from toolcrib.model.sources import Client, Notice
 from toolcrib.upstream.confinement import Confinement
 from toolcrib.upstream.handshake import ClientIntroduction
-from toolcrib.upstream.known_names import DefinitionNames
 from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand
 from toolcrib.upstream.offer import Offer
 from toolcrib.upstream.opener import Opener, OpenerDeps, placement_key
-from toolcrib.upstream.plan import ProjectPath, UpstreamKey, key_of, merge_wanted, not_startable, plan, spec_of
+from toolcrib.upstream.plan import (
+    DefinitionNames,
+    ProjectPath,
+    UpstreamKey,
+    key_of,
+    merge_wanted,
+    not_startable,
+    plan,
+    spec_of,
+)
 from toolcrib.upstream.protocol_log import LoggedMessage
 from toolcrib.upstream.sandbox_grants import SandboxDeps
 from toolcrib.upstream.session_connections import SessionUpstreams

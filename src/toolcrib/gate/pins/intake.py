@@ -22,7 +22,7 @@ from toolcrib.gate.catalog.catalog import Catalog, CatalogChange, SnapshotPart
 from toolcrib.gate.catalog.naming import NameRow
 from toolcrib.gate.pins.lint import NO_LOOKS, NO_NAMES, Looks, lint_text, looks_of, telling_names
 from toolcrib.gate.pins.pinned_content import PinnedContent, pinned_introduction, see_content
-from toolcrib.gate.pins.pinned_source import LintNotes, PinnedSource, counting, notes, reviewing
+from toolcrib.gate.pins.pinned_source import LintedDefinition, LintNotes, PinnedSource, counting, notes, reviewing
 from toolcrib.gate.pins.pins import HeldChange, Pins, Sighting
 from toolcrib.model.errors import NotFound, ToolcribError
 from toolcrib.model.json import JsonObject
@@ -110,6 +110,7 @@ class Intake:
         self._keep_names = keep_names
         self._one_at_a_time = anyio.Lock()
         self._taken: dict[int, _Taken] = {}
+        self._linted: dict[str, dict[str, LintedDefinition]] = {}
         self._judgement = 0
         self._shown: dict[ProjectPath, dict[str, object]] = {}
         self._changed: set[ProjectPath] = set()
@@ -208,7 +209,8 @@ class Intake:
             review = reviewing(offered, others.names, others.looks)
             seen = await self._pins.see(identity, offered, review, is_again=is_again)
             content = await see_content(self._pins, identity, upstream, upstream.introduction, is_again=is_again)
-            verdict = _Verdict(seen, content, LintNotes(seen, others.names, others.looks, notes_before))
+            linted = self._linted.setdefault(identity, {})
+            verdict = _Verdict(seen, content, LintNotes(seen, others.names, others.looks, notes_before, linted))
             source = _pinned(upstream, await self._noted(upstream, verdict), verdict)
         except Exception as error:  # boundary: a server that cannot be judged has no tools, and others are unaffected
             logger.warning("The tools of %s cannot be judged.", upstream.name, exc_info=error)

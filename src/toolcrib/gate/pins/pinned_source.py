@@ -123,12 +123,19 @@ def _named(method: ContentMethod, params: JsonObject) -> Iterator[tuple[PinKind,
         yield "template", uri
 
 
+class LintedDefinition(NamedTuple):
+    """A definition with the findings that depend on it alone, and the names in it that may be those of other tools."""
+
+    definition: JsonObject
+    findings: tuple[Problem, ...]
+    mentions: frozenset[str]
+
+
 class _Noted(NamedTuple):
     """A tool with its findings, and what they depend on."""
 
     tool: Tool
-    alone: tuple[Problem, ...]
-    mentions: frozenset[str]
+    alone: LintedDefinition
     reads: bool
     beside: tuple[Problem, ...]
     result: Tool
@@ -138,7 +145,8 @@ class LintNotes:
     """The lint findings shown with a server's tools. Findings that depend on the tool alone are computed once.
 
     `others` is the result of `telling_names` and `looks` that of `looks_of` for the tools of other servers. `before`
-    has the notes of the previous look at the server.
+    has the notes of the previous look at the server. `linted` has the last definitions of the same server, by tool, in
+    any project and over any connection; new ones are added to it.
     """
 
     def __init__(
@@ -147,29 +155,38 @@ class LintNotes:
         others: Mapping[str, frozenset[str]],
         looks: Looks = NO_LOOKS,
         before: "LintNotes | None" = None,
+        linted: dict[str, LintedDefinition] | None = None,
     ) -> None:
         refs = [each.tool.ref for each in seen]
         self._own = {ref.tool for ref in refs}
         self._others = others
         self._alike = clashes(refs, looks)
         self._before = before._noted if before is not None else {}
+        self._linted = linted if linted is not None else {}
         self._noted: dict[str, _Noted] = {}
 
     def add_to(self, tool: Tool, *, reads: bool) -> Tool:
         """Return the tool with its findings, marked read-only if `reads` is set."""
         known = self._before.get(tool.ref.tool)
         if known is None or known.tool is not tool:
-            alone = lint_alone(tool)
-            known = _Noted(tool, alone, mentions(tool), False, (), _with_findings(tool, alone, reads=False))
+            alone = self._lint_alone(tool)
+            known = _Noted(tool, alone, False, (), _with_findings(tool, alone.findings, reads=False))
         beside = self._beside(known)
         if known.reads is not reads or known.beside != beside:
-            result = _with_findings(tool, (*beside, *known.alone), reads=reads)
+            result = _with_findings(tool, (*beside, *known.alone.findings), reads=reads)
             known = known._replace(reads=reads, beside=beside, result=result)
         self._noted[tool.ref.tool] = known
         return known.result
 
+    def _lint_alone(self, tool: Tool) -> LintedDefinition:
+        known = self._linted.get(tool.ref.tool)
+        if known is None or known.definition != tool.definition:
+            known = LintedDefinition(tool.definition, lint_alone(tool), mentions(tool))
+            self._linted[tool.ref.tool] = known
+        return known
+
     def _beside(self, noted: _Noted) -> tuple[Problem, ...]:
-        named = (noted.mentions & self._others.keys()) - self._own
+        named = (noted.alone.mentions & self._others.keys()) - self._own
         return lint_beside(noted.tool, {name: self._others[name] for name in named}, self._alike)
 
 

@@ -1,8 +1,11 @@
 """What counts of an upstream server: what people are told of its tools is found once, and again when it may differ."""
 
+import pytest
+
+from toolcrib.gate.pins import pinned_source
 from toolcrib.gate.pins.definition_changes import DefinitionChange
 from toolcrib.gate.pins.lint import telling_names
-from toolcrib.gate.pins.pinned_source import LintNotes, counting, reviewing
+from toolcrib.gate.pins.pinned_source import LintedDefinition, LintNotes, counting, reviewing
 from toolcrib.gate.pins.pins import PinState, Sighting
 from toolcrib.model.tools import Tool, ToolRef
 
@@ -41,6 +44,22 @@ def test_what_was_found_of_a_tool_is_not_looked_for_again_while_it_is_the_same()
     more = [*looked_at, *seen(tool("new"))]
     again = count(more, told(more, before=first))
     assert again[0] is one
+
+
+def test_definition_that_is_the_same_in_another_project_is_linted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    linted: dict[str, LintedDefinition] = {}
+    here = seen(tool(description="Reads ~/.ssh for you."))
+    first = count(here, LintNotes(here, OTHERS, linted=linted))
+    monkeypatch.setattr(pinned_source, "lint_alone", pytest.fail)
+    there = seen(tool(description="Reads ~/.ssh for you."))
+    assert codes(count(there, LintNotes(there, OTHERS, linted=linted))[0]) == codes(first[0])
+
+
+def test_changed_definition_is_linted_again_and_never_has_the_findings_of_the_last() -> None:
+    linted: dict[str, LintedDefinition] = {}
+    for description, found in (("Looks.", []), ("Reads ~/.ssh for you.", ["tool.names_credentials"]), ("Looks.", [])):
+        looked_at = seen(tool(description=description))
+        assert codes(count(looked_at, LintNotes(looked_at, OTHERS, linted=linted))[0]) == found
 
 
 def test_another_definition_and_other_others_are_looked_at_anew() -> None:
