@@ -101,10 +101,13 @@ async def test_due_moments_have_one_run_whatever_the_clocks_show(played: PlayedC
     }
     made = first.request("POST", "/api/schedules", body)
     assert made.status_code < 300, made.text
-    wait_for(lambda: len(ask(played.database, "SELECT 1 FROM schedule_runs WHERE state = 'completed'")) >= 2, 150)
-    second.kill()
-    wait_for(lambda: len(ask(played.database, "SELECT 1 FROM schedule_runs WHERE state = 'completed'")) >= 3, 150)
-    assert await played.findings() == []
+    load = Load([first, second], CLIENTS)
+    with load.running():
+        wait_for(lambda: len(ask(played.database, "SELECT 1 FROM schedule_runs WHERE state = 'completed'")) >= 2, 150)
+        second.kill()
+        wait_for(lambda: len(ask(played.database, "SELECT 1 FROM schedule_runs WHERE state = 'completed'")) >= 3, 150)
+    played.settle()
+    assert await played.findings(load) == []
 
 
 @takes_long
@@ -113,8 +116,11 @@ async def test_turn_of_a_node_that_leaves_is_continued_by_another(played: Played
     session = played.begin_turn(first, "hang")
     wait_for(lambda: played.owner(session)[1] == "running")
     node = played.owner(session)[0]
-    first.stop()
-    wait_for(lambda: played.owner(session)[1] == "running" and played.owner(session)[0] not in ("", node))
-    assert second.request("POST", f"/api/sessions/{session}/interrupt").status_code < 300
-    wait_for(lambda: played.owner(session)[1] == "idle")
-    assert await played.findings() == []
+    load = Load([first, second], CLIENTS)
+    with load.running():
+        first.stop()
+        wait_for(lambda: played.owner(session)[1] == "running" and played.owner(session)[0] not in ("", node))
+        assert second.request("POST", f"/api/sessions/{session}/interrupt").status_code < 300
+        wait_for(lambda: played.owner(session)[1] == "idle")
+    played.settle()
+    assert await played.findings(load) == []

@@ -115,6 +115,20 @@ def test_legacy_session_works_on_every_node_until_its_client_ends_it(cluster: Cl
         assert client.post(node, {"id": 4, "method": "tools/list"}).status_code == 404
 
 
+def test_session_id_opens_on_no_node_for_another_token_or_when_it_was_changed(
+    pair: tuple[ClusterNode, ClusterNode],
+) -> None:
+    first = pair[0]
+    client = Legacy(first, create_token(first, "sealing"))
+    session, own = client.session, client.secret
+    other = create_token(first, "stealing")
+    middle = len(session) // 2
+    changed = session[:middle] + ("A" if session[middle] != "A" else "B") + session[middle + 1 :]
+    for node in pair:
+        for client.session, client.secret, status in ((session, own, 200), (session, other, 404), (changed, own, 404)):
+            assert client.post(node, {"id": 2, "method": "tools/list"}).status_code == status
+
+
 def test_stream_that_another_node_forwards_ends_with_its_client(pair: tuple[ClusterNode, ClusterNode]) -> None:
     first, second = pair
     client = Legacy(first, create_token(first, "leaving"))

@@ -6,8 +6,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from cluster.nodes import wait_for
 from e2e.shell import Shell
 from http_clients import PLAIN
+from toolcrib.model.protocol import MODERN_VERSION, VERSION_KEY
 
 EVERYWHERE = ("serve", "--json", "--port", "0", "--host", "0.0.0.0")
 
@@ -49,6 +51,23 @@ def test_behind_a_proxy_named_tokens_work_and_the_owner_signs_in_only_on_the_mac
         refused = httpx2.get(f"http://127.0.0.1:{port}/login{link}", headers=headers, verify=PLAIN)
         assert (refused.status_code, refused.json()["code"]) == (403, "auth.owner_local")
         assert shell.run("tokens", "list").returncode == 0  # commands use the loopback address
+
+
+def test_node_behind_a_proxy_serves_until_health_checks_have_seen_that_it_stops(tmp_path: Path) -> None:
+    shell = Shell.at(tmp_path)
+    laptop = shell.json("tokens", "create", "laptop", "--source", "api")["secret"]
+    with shell.serving("--port", "0", "--host", "0.0.0.0", "--behind-proxy", "127.0.0.1") as serving:
+        port = str(serving.port)
+        health = f"http://127.0.0.1:{port}/healthz"
+        assert httpx2.get(health, verify=PLAIN).status_code == 200
+        serving.process.terminate()
+        wait_for(lambda: httpx2.get(health, verify=PLAIN).status_code == 503)
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": {VERSION_KEY: MODERN_VERSION}}}
+        headers = {"authorization": f"Bearer {laptop}", "x-forwarded-for": "203.0.113.9", "host": "crib.example.com"}
+        headers |= {"mcp-protocol-version": MODERN_VERSION, "mcp-method": "tools/list"}
+        served = httpx2.post(f"http://127.0.0.1:{port}/mcp", json=body, headers=headers, verify=PLAIN, timeout=30)
+        assert served.status_code != 503, served.text
+        assert serving.process.wait(30) == 143
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604])

@@ -134,6 +134,8 @@ def caddy(lan: Lan, folder: Path) -> tuple[list[str], Path]:
     return ["caddy", "run", "--config", str(file)], folder / "data/caddy/pki/authorities/local/root.crt"
 
 
+MOST_REFUSED = {"nginx": 3, "haproxy": 3, "caddy": 3}
+"""Calls that a proxy may refuse while a node restarts."""
 PROXIES = {"nginx": nginx, "haproxy": haproxy, "caddy": caddy}
 
 
@@ -402,7 +404,7 @@ def test_node_that_restarts_behind_the_proxy_loses_and_repeats_no_call(lan: Lan,
         assert not any(made.count(marker) for marker, status in statuses.items() if status == 502), "it may be repeated"
         assert list(statuses.values())[-3:] == [200] * 3
         refused = [status for status in statuses.values() if status != 200]
-        assert set(refused) == {502} if name == "caddy" and refused else len(refused) <= 3, statuses
+        assert len(refused) <= MOST_REFUSED[name], statuses
 
 
 @takes_long

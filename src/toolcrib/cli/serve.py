@@ -28,6 +28,8 @@ COMMAND_PATIENCE = 15.0
 """Seconds to wait for a command that holds the home; it ends soon."""
 HANDOVER_PATIENCE = 15.0
 """Seconds to wait for a front to hand over the home, in addition to the grace period of its calls."""
+_LEAVE_SECONDS = 3.0
+"""Longer than the interval of the health checks in docs/deploy.md."""
 _NAMED = 5
 """Limit of the tool names printed while waiting for calls."""
 _GIVES_WAY = ("command", "stdio")
@@ -143,9 +145,29 @@ async def _serve(invocation: Invocation, home: "Home", browser: bool) -> None:
                 await drained.wait()
                 output.note("This node was drained: it stops when its calls have ended.")
         except typer.Exit:
-            await _let_calls_end(holding.stopping, invocation.settings.stop_grace)
+            await _stop(holding.stopping, invocation.settings)
             raise
-        await _let_calls_end(holding.stopping, invocation.settings.stop_grace)
+        await _stop(holding.stopping, invocation.settings)
+
+
+async def _stop(stopping: "Stopping", settings: "Settings") -> None:
+    """Leave the proxy, then wait for calls in flight."""
+    if settings.behind_proxy:
+        await _leave_proxy(stopping)
+    await _let_calls_end(stopping, settings.stop_grace)
+
+
+async def _leave_proxy(stopping: "Stopping") -> None:
+    """Serve until the health checks of the proxy have seen that this node stops; a second signal ends the wait."""
+    import anyio
+
+    from toolcrib.cli.signals import until_signalled
+
+    stopping.leave()
+    with contextlib.suppress(typer.Exit):
+        async with until_signalled():
+            output.note(f"Stopping in {_LEAVE_SECONDS:g} s, so that the proxy sends new requests to other nodes.")
+            await anyio.sleep(_LEAVE_SECONDS)
 
 
 async def _let_calls_end(stopping: "Stopping", grace: float) -> None:

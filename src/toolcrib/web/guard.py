@@ -189,8 +189,8 @@ class RequestGuard:
         to_mcp = path == "/mcp" or path.startswith("/mcp/")
         if path not in OPEN_PATHS:
             scope[PRINCIPAL] = self._identify(scope, headers, to_mcp)
-        if self._stopping is not None and self._stopping.has_begun and not to_mcp and _is_new(scope):
-            self._stopping.check()
+        if self._stopping is not None and self._stopping.is_leaving and not to_mcp and _is_new(scope):
+            self._stopping.check(health=path == "/healthz")
         self._check_body(headers)
         return self._mcp if to_mcp else self._routes
 

@@ -1,5 +1,8 @@
 """Graceful shutdown: refuses new calls and waits some seconds for those in flight.
 
+Behind a proxy, `leave` comes first: only `/healthz` reports that the crib stops, so that the proxy sends new requests
+to other nodes before this one refuses any.
+
 `begin` makes the gate and the endpoint refuse new calls with `crib.stopping`. A refused request was not processed, so a
 client can retry it with the next crib. Messages that belong to calls in flight are still accepted: answers to
 questions, approvals and cancellations.
@@ -23,6 +26,7 @@ class Stopping:
         self._gate = gate
         self._hurry = hurry
         self.has_begun = False
+        self.is_leaving = False
         self._is_over = False
 
     @property
@@ -30,14 +34,18 @@ class Stopping:
         """The tools of the calls in flight, one entry per call."""
         return tuple(str(ref) for ref in self._gate.in_flight)
 
+    def leave(self) -> None:
+        """Report to health checks that the crib stops, and go on serving. Idempotent."""
+        self.is_leaving = True
+
     def begin(self) -> None:
         """Refuse new calls from now on. Idempotent."""
-        self.has_begun = True
+        self.has_begun = self.is_leaving = True
         self._gate.stop()
 
-    def check(self) -> None:
-        """Raise `crib.stopping` once stopping has begun."""
-        if self.has_begun:
+    def check(self, *, health: bool = False) -> None:
+        """Raise `crib.stopping` once stopping has begun, or for a health check as soon as the crib leaves its proxy."""
+        if self.has_begun or (health and self.is_leaving):
             raise Unavailable("crib.stopping", "The crib is stopping and accepts no new requests.")
 
     async def wait(self, seconds: float) -> None:

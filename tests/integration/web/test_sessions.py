@@ -7,9 +7,10 @@ from pathlib import Path
 import anyio
 import orjson
 import pytest
+from anyio.abc import TaskStatus
 
 from integration.web.crib import Running
-from integration.web.talks import BOUND, SCRIPTS, Talk, kind, kinds, talking
+from integration.web.talks import BOUND, SCRIPTS, Talk, frames, kinds, talking
 from toolcrib.model.events import Event
 from toolcrib.model.json import JsonObject
 
@@ -326,16 +327,18 @@ async def test_a_deleted_session_is_gone_and_who_reads_it_is_told(talk: Talk) ->
     await talk.say(id, "[[script:wait]]")
     seen: list[JsonObject] = []
 
-    async def read() -> None:
-        seen.extend(await talk.rest(id))
+    async def read(*, task_status: TaskStatus[None]) -> None:
+        async with talk.client.stream("GET", f"/api/sessions/{id}/events", params={"after": 0}) as stream:
+            task_status.started()
+            seen.extend(frames(await stream.aread()))
 
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(read)
-            await talk.until(id, kind("tool_call_end"))
+            await tasks.start(read)
+            await talk.running.bench.started.wait()
             assert await talk.ask("DELETE", f"/api/sessions/{id}", status=204) is None
+        await talk.running.bench.cancelled.wait()
     assert (seen[-1]["kind"], seen[-1]["state"]) == ("session_status", "closed")
-    assert talk.running.bench.cancelled.is_set()
     assert (await talk.ask("GET", f"/api/sessions/{id}", status=404))["code"] == "session.unknown"
     assert (await talk.ask("GET", f"/api/sessions/{id}/transcript", status=404))["code"] == "session.unknown"
     assert await talk.ask("GET", "/api/sessions") == []
