@@ -16,6 +16,7 @@ from mcp.types import (
     ElicitResult,
     ListRootsResult,
     PromptReference,
+    ResourceLink,
     Root,
     TextContent,
 )
@@ -23,6 +24,7 @@ from mcp.types import (
 from lab import Lab, ModeName, make_lab
 from toolcrib.model.json import JsonObject
 from toolcrib.web.run import hold
+from upstreams.carries import ICONS, OUTPUT
 
 pytestmark = pytest.mark.anyio
 
@@ -31,12 +33,17 @@ PAGE = TESTS.parent / "docs" / "protocol.md"
 
 
 async def elicited(context: object, params: Any) -> ElicitResult:
+    """Answer as a person who sees what is asked."""
     if params.mode == "url":
+        assert (params.message, params.url) == ("Sign in.", "https://example.com/in")
         return ElicitResult(action="decline")
+    assert (params.message, list(params.requested_schema["properties"])) == ("Who are you?", ["name"])
     return ElicitResult(action="accept", content={"name": "Ada"})
 
 
 async def sampled(context: object, params: Any) -> CreateMessageResult:
+    (message,) = params.messages
+    assert (message.role, message.content.text, params.max_tokens) == ("user", "Say yes.", 10)
     return CreateMessageResult(role="assistant", content=TextContent(type="text", text="yes"), model="m")
 
 
@@ -97,18 +104,22 @@ async def icons(client: Client) -> None:
     (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "far_ask"]
     (prompt,) = [prompt for prompt in (await client.list_prompts()).prompts if prompt.name == "far_greet"]
     (resource,) = [each for each in (await client.list_resources()).resources if str(each.uri) == "note://one"]
-    assert [bool(item.icons) for item in (tool, prompt, resource)] == [True, True, True]
+    for item in (tool, prompt, resource):
+        (icon,) = item.icons or []
+        assert (icon.src, icon.mime_type, icon.sizes) == (ICONS[0]["src"], "image/svg+xml", ["any"])
 
 
 async def structured(client: Client) -> None:
     (tool,) = [tool for tool in (await client.list_tools()).tools if tool.name == "far_ask"]
-    assert tool.output_schema is not None
-    assert (await client.call_tool("far_ask", {"what": "form"})).structured_content is not None
+    assert tool.output_schema == OUTPUT
+    result = await client.call_tool("far_ask", {"what": "form"})
+    assert result.structured_content == {"answer": {"action": "accept", "content": {"name": "Ada"}}}
 
 
 async def links(client: Client) -> None:
     (link,) = (await client.call_tool("far_link", {})).content
-    assert (link.type, str(getattr(link, "uri", ""))) == ("resource_link", "note://one")
+    assert isinstance(link, ResourceLink)
+    assert (str(link.uri), link.name, link.mime_type) == ("note://one", "one", "text/plain")
 
 
 CARRIED: dict[str, Callable[[Client], Awaitable[None]]] = {
