@@ -25,7 +25,7 @@ from toolcrib.base.files.private import replace_private
 from toolcrib.base.files.reading import read_bytes
 from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.sealing import Sealer, new_key
-from toolcrib.base.secret_store import FileSecretStore, Keyring, KeyringSecretStore, SecretStore
+from toolcrib.base.secret_store import FileSecretStore, Keyring, KeyringSecretStore, SecretStore, is_recommended
 from toolcrib.model.errors import ConfigError, InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject, as_object, as_text, at
 
@@ -69,6 +69,7 @@ class NamedSecrets:
         self._package = keyring_package
         self._lock = threading.RLock()
         self._keyring: KeyringSecretStore | None = None
+        self._is_recommended = False
         self._file: FileSecretStore | None = None
 
     @property
@@ -83,7 +84,7 @@ class NamedSecrets:
     def place(self) -> SecretPlace:
         """Return where a new secret would be stored."""
         with self._lock:
-            return "keyring" if self._find_keyring() is not None else "file"
+            return "keyring" if self._find_keyring() is not None and self._is_recommended else "file"
 
     def get(self, name: str) -> str | None:
         """Return the value of a secret, or None if there is none of this name."""
@@ -157,6 +158,7 @@ class NamedSecrets:
                 keyring = cast("Keyring", importlib.import_module(self._package))
                 store = KeyringSecretStore(keyring, f"toolcrib secrets {self._directory}")
                 if store.works():
+                    self._is_recommended = is_recommended(keyring)
                     found.append(store)
 
         thread = threading.Thread(target=look, daemon=True)

@@ -136,7 +136,7 @@ async def open_secret_store(directory: Path, keyring_package: str = "keyring") -
         with contextlib.suppress(ImportError):
             keyring = cast("Keyring", importlib.import_module(keyring_package))
             store = KeyringSecretStore(keyring, f"toolcrib {directory}")
-            if _is_recommended(keyring) and store.works():
+            if is_recommended(keyring) and store.works():
                 found.append(store)
 
     # A locked keyring prompts the user; startup must not wait for that.
@@ -147,7 +147,7 @@ async def open_secret_store(directory: Path, keyring_package: str = "keyring") -
     return FileSecretStore(directory / "credentials.json")
 
 
-def _is_recommended(keyring: object) -> bool:
+def is_recommended(keyring: object) -> bool:
     """Return whether the backend that stores secrets is one that `keyring` recommends, by its priority.
 
     The others, such as those of `keyrings.alt`, write plain text or files with a weak key.
