@@ -140,6 +140,7 @@ async def _use(holding: Holding, client: AsyncClient) -> dict[str, str]:
         body = {"arguments": {"said": VARIABLE}}
         await client.post("/api/tools/gossip/gossip/call", params={"mode": "default"}, json=body)
 
+    link = ""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ask)
         pending: list[JsonObject] = []
@@ -147,6 +148,7 @@ async def _use(holding: Holding, client: AsyncClient) -> dict[str, str]:
             pending = (await client.get("/api/approvals", params={"status": "pending"})).json()
         link = (await client.post(f"/api/approvals/{pending[0]['id']}/link")).json()["url"]
         await client.post(f"/api/approvals/{pending[0]['id']}", json={"decision": "approve"})
+    assert link
     made = {"the token of an app": token, "an approval link": link.rpartition(".")[2]}
     return {**made, "the owner's token": owner_token(holding.crib.home)}
 
