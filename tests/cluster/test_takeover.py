@@ -66,11 +66,11 @@ async def test_turn_of_a_suspended_node_is_continued_by_another(
         assert ask(postgres_url, "SELECT crib, epoch FROM sessions") == [(second.membership.id, 2)]
         await second.sessions.interrupt(session.id)
         await until(lambda: ask(postgres_url, "SELECT state FROM sessions") == [("idle",)])
+        await until(lambda: ask(postgres_url, "SELECT count(*) FROM procrastinate_jobs") == [(0,)])
     kinds = [kind for (kind,) in ask(postgres_url, "SELECT kind FROM session_events ORDER BY seq")]
     assert kinds.count("user_message") == kinds.count("done") == 1
     epochs = ask(postgres_url, "SELECT epoch FROM session_events ORDER BY seq")
     assert epochs == sorted(epochs)
-    assert ask(postgres_url, "SELECT count(*) FROM procrastinate_jobs") == [(0,)]
 
 
 async def test_stop_of_all_nodes_holds_for_later_nodes_and_for_one_whose_lease_had_ended(
