@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from heapq import heapify, heappop, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from math import log
 from operator import mul
 from typing import Final, NamedTuple
@@ -44,6 +44,8 @@ _WHOLE_NAME: Final = 0.7
 """Increase of the score if the query contains every word of the tool's name."""
 _STEP: Final = 0.7
 """Share of the score that a tool gets for being the best of one step of a task."""
+_REPEATED: Final = 0.5
+"""Share of the score that a tool keeps in a task of several steps if a better one has the same name."""
 _CANDIDATES: Final = 80
 """Tools whose names and steps are compared."""
 _CUT_OFF: Final = 0.2
@@ -237,25 +239,31 @@ class ToolIndex:
             equal.setdefault((score, *(share.get(number, 0.0) for share in shares)), []).append(number)
         for numbers in equal.values():
             numbers.sort(key=lambda at: self._tools[at].ref, reverse=True)
-        heap = [(-_value(key, open_), self._tools[numbers[-1]].ref, key) for key, numbers in equal.items()]
+        heap = [(-_value(key, open_), self._tools[equals[-1]].ref, key, equals, False) for key, equals in equal.items()]
         heapify(heap)
         chosen: list[tuple[float, int]] = []
+        names: set[frozenset[str]] = set()
         while heap and len(chosen) < limit:
-            negative, ref, key = heap[0]
+            negative, ref, key, equals, is_repeated = heap[0]
             value = _value(key, open_)
             if value < -negative:  # values only fall while tools are chosen, so only the first one must be current
-                heapreplace(heap, (-value, ref, key))
+                heapreplace(heap, (-value, ref, key, equals, is_repeated))
                 continue
             if chosen and value < _CUT_OFF * chosen[0][0]:
                 break
-            number = equal[key].pop()
+            number = equals.pop()
+            if equals:
+                heapreplace(heap, (-value, self._tools[equals[-1]].ref, key, equals, is_repeated))
+            else:
+                heappop(heap)
+            if shares and not is_repeated and self._names[number] in names:
+                lower = tuple(_REPEATED * each for each in key)
+                heappush(heap, (-_value(lower, open_), ref, lower, [number], True))
+                continue
+            names.add(self._names[number])
             chosen.append((value, number))
             for at, share in enumerate(shares):
                 open_[at] *= 1 - share.get(number, 0.0) / best[at]
-            if equal[key]:
-                heapreplace(heap, (-value, self._tools[equal[key][-1]].ref, key))
-            else:
-                heappop(heap)
         return chosen
 
     def _weighted(self, weights: Mapping[str, float]) -> Iterator[tuple[str, dict[str, float]]]:

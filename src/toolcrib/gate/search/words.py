@@ -32,6 +32,9 @@ _LEAST_STEP: Final = 1.5
 """Weight of the words of a clause that is a step of its own."""
 MOST_STEPS: Final = 8
 """Steps of a task; the last one contains the rest."""
+MOST_FILE_STEPS: Final = 4
+"""Further steps that read or write a file."""
+_SENTENCE_ENDS: Final = frozenset(".!?;\n")
 
 _RUN = re.compile(r"[^\W_]+")
 _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\WA-Za-z\d_]+")
@@ -46,7 +49,7 @@ _VALUE = re.compile(
 
 _CLAUSE_END = re.compile(r"[.!?;:\n](?=\s|$)|,\s+(?:and|then|also|or)\b|,|\b(?:and|then|also)\b")
 _DESTINATION = re.compile(
-    r"\b(?:sav|writ|stor|generat|creat|draft|export|output|put|report|document|record)\w*\b"
+    r"\b(?:sav|writ|stor|generat|creat|draft|export|output|put|report|document|record|summari)\w*\b"
     r"[^\0]*\b(?:in|to|as|at|on|into|under)\s+\0",
     re.IGNORECASE,
 )
@@ -140,9 +143,11 @@ def query_steps(query: str) -> list[dict[str, float]]:
     writing a file is a step of its own. Stop words count if there is nothing else.
     """
     query = query.replace("\0", " ")
-    masked = _VALUE.sub(lambda match: ("\0" if match["path"] else "_") * len(match[0]), query)
+    masked = _VALUE.sub(lambda match: ("\0" if _is_file(match) else "_") * len(match[0]), query)
     ends = [match.end() for match in _CLAUSE_END.finditer(masked)]
     steps: list[dict[str, float]] = []
+    files: list[dict[str, float]] = []
+    sentence = 0
     for start, end in pairwise([0, *ends, len(query)]):
         weights = _clause_terms(query[start:end])
         if steps and (sum(weights.values()) < _LEAST_STEP or len(steps) == MOST_STEPS):
@@ -150,10 +155,18 @@ def query_steps(query: str) -> list[dict[str, float]]:
                 steps[-1][term] = max(weight, steps[-1].get(term, 0.0))
         elif weights:
             steps.append(weights)
-        if "\0" in masked[start:end] and len(steps) < MOST_STEPS:
-            verb = "write" if _DESTINATION.search(masked, start, end) else "read"
-            steps += _file_steps(query[start:end], verb)
-    return _limited(steps or [{stem(word): 1.0 for word in split(query)}])
+        if "\0" in masked[start:end]:
+            writes = any(match.end() > start for match in _DESTINATION.finditer(masked, sentence, end))
+            verb = "write" if writes else "read"
+            files += _file_steps(query[start:end], verb)
+        if masked[end - 1 : end] in _SENTENCE_ENDS:
+            sentence = end
+    return _limited((steps + files[:MOST_FILE_STEPS]) or [{stem(word): 1.0 for word in split(query)}])
+
+
+def _is_file(value: re.Match[str]) -> bool:
+    """Return whether a value is the path of a file."""
+    return bool(value["path"]) and "." in re.split(r"[/\\]", value[0].rstrip("./\\"))[-1]
 
 
 def _file_steps(clause: str, verb: str) -> list[dict[str, float]]:

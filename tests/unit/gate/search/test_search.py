@@ -8,7 +8,7 @@ import pytest
 from toolcrib.gate.search import search_tools
 from toolcrib.gate.search.index import FoundTool
 from toolcrib.gate.search.search import ToolSearch
-from toolcrib.gate.search.words import MOST_STEPS, query_steps, split, stem
+from toolcrib.gate.search.words import MOST_FILE_STEPS, MOST_STEPS, query_steps, split, stem
 from toolcrib.gate.signatures import signature, stub
 from toolcrib.gate.view import Listing
 from toolcrib.model.json import JsonObject
@@ -130,7 +130,7 @@ def test_very_long_query_is_read_in_part_only() -> None:
     steps = query_steps(words.replace("wordb", ". wordb").replace("wordd", ". wordd"))
     assert len({term for step in steps for term in step}) <= 100
     assert len(query_steps("send mail to Anna. " * 90)) == MOST_STEPS
-    assert len(query_steps("read /a.b, " * 180)) == MOST_STEPS
+    assert len(query_steps("read /a.b, " * 180)) == MOST_STEPS + MOST_FILE_STEPS
 
 
 async def test_task_of_several_steps_finds_a_tool_for_each() -> None:
@@ -140,6 +140,33 @@ async def test_task_of_several_steps_finds_a_tool_for_each() -> None:
     task = "Read the paper about agents. Write a report in /home/ann/report.md, then post a message to the channel."
     found = (await find(tools, task))[:4]
     assert {"papers/paper_read", "disk/write_file", "chat/post_message"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "Compare red apples, ripe pears, blue plums, white grapes, green lemons, sour cherries, sweet melons, fresh figs "
+        "and dried dates. Give me a report in /home/ann/fruit.md.",
+        "Create a script that checks for `/login` and redirects users in /home/ann/check.py.",
+    ],
+)
+def test_file_of_a_long_task_is_written(task: str) -> None:
+    assert query_steps(task)[-1] == {"write": 1.0, "file": 1.0}
+
+
+def test_file_that_is_read_after_one_was_written_is_read() -> None:
+    task = "Save the report to /home/ann/report.md and read the figures of /home/ann/figures.csv"
+    assert [step for step in query_steps(task) if len(step) == 2] == [
+        {"write": 1.0, "file": 1.0}, {"read": 1.0, "file": 1.0},
+    ]  # fmt: skip
+
+
+async def test_tool_of_another_name_comes_before_a_second_one_of_the_same_name() -> None:
+    tools = [a_tool(disk, "write_file", "Write text to a file.") for disk in ("cloud", "disk", "drive")]
+    tools.append(a_tool("notes", "write_page_file", "Write text to a file."))
+    found = await find(tools, "Read the weather of today. Then write a file with the text to /home/ann/text.md.")
+    assert found[:2] == ["cloud/write_file", "notes/write_page_file"]
+    assert sorted(found[2:]) == ["disk/write_file", "drive/write_file"]
 
 
 async def test_scores_fall_along_the_list() -> None:
