@@ -145,7 +145,7 @@ async def test_task_of_several_steps_finds_a_tool_for_each() -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        "Compare red apples, ripe pears, blue plums, white grapes, green lemons, sour cherries, sweet melons, fresh figs "
+        "Compare red apples, ripe pears, blue plums, white grapes, green lemons, sour cherries, sweet melons, figs "
         "and dried dates. Give me a report in /home/ann/fruit.md.",
         "Create a script that checks for `/login` and redirects users in /home/ann/check.py.",
     ],
