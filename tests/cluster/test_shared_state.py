@@ -13,6 +13,7 @@ from http_clients import PLAIN
 from toolcrib.model.json import JsonObject
 
 Pair = tuple[ClusterNode, ClusterNode]
+POINT = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
 GREETING: JsonObject = {"name": "Ada"}
 
 
@@ -125,6 +126,23 @@ def test_login_link_and_cookie_work_on_every_node_and_sign_out_ends_the_session_
     assert browse(first, "POST", "/logout", cookie).status_code == 200
     for node in pair:
         assert browse(node, "GET", "/api/status", cookie).status_code == 401
+
+
+def test_push_subscription_of_one_node_is_known_to_all_and_ends_with_the_sign_in(pair: Pair) -> None:
+    first, second = pair
+    link = first.request("POST", "/api/login").json()["url"].partition("/login")[2]
+    cookie = browse(first, "GET", f"/login{link}").headers["set-cookie"].partition(";")[0]
+    keys = {"p256dh": POINT, "auth": "BTBZMqHH6r4Tts7J_aSIgg"}
+    with httpx2.Client(verify=PLAIN, timeout=stretched(WAIT_SECONDS)) as client:
+        headers = {"origin": first.url, "cookie": cookie}
+        shape = {"endpoint": "https://push.example/a", "keys": keys}
+        assert client.post(f"{first.url}/notifications", json=shape, headers=headers).status_code == 201
+    sending = [browse(node, "POST", "/notifications/key", cookie).json()["key"] for node in pair]
+    assert sending[0] == sending[1]
+    for node in pair:
+        assert len(browse(node, "GET", "/settings", cookie, accept="application/json").json()["browsers"]) == 1
+    assert browse(second, "POST", "/logout", cookie).status_code == 200
+    assert "push.example" not in first.request("GET", "/settings").text
 
 
 def test_approval_link_made_on_one_node_answers_once_on_another(pair: Pair) -> None:
