@@ -13,6 +13,7 @@ from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.host import Crib
 from toolcrib.model.errors import ConfigError, Conflict, InvalidRequest, NotFound, Unavailable
+from toolcrib.model.json import JsonObject
 from toolcrib.servers.registry.registry import PlanRequest
 
 pytestmark = pytest.mark.anyio
@@ -224,3 +225,39 @@ async def test_refused_package_is_not_planned(tmp_path: Path, registry: Loopback
         with pytest.raises(InvalidRequest, match="not the name of a package") as refused:
             await crib.registry.plan(PlanRequest("com.example/sly"))
     assert refused.value.code == "registry.refused"
+
+
+async def test_entry_of_a_snapshot_becomes_a_plan_or_is_refused_with_its_reason(tmp_path: Path) -> None:
+    """Forms of the registry's own examples: both spellings of the schema, and those that it calls invalid."""
+    old = {"registry_type": "npm", "identifier": "@a/search", "version": "1.0.2"}
+    valueless = {
+        "registryType": "npm",
+        "identifier": "a",
+        "version": "1.0.0",
+        "packageArguments": [{"type": "positional"}],
+    }
+    documents: list[JsonObject] = [
+        {"name": "com.example/old", "version_detail": {"version": "1.0.2"}, "packages": [old]},
+        {
+            "name": "com.example/remote",
+            "version": "2.0.0",
+            "remotes": [{"transport_type": "sse", "url": "https://a.example/sse"}],
+        },
+        {"name": "com.example/minimal", "version": "1.0.0"},
+        {"name": "com.example/latest", "version": "1.0.0", "packages": [{**old, "version": "latest"}]},
+        {"name": "com.example/valueless", "version": "1.0.0", "packages": [valueless]},
+        {"version": "1.0.0", "remotes": [{"type": "sse", "url": "https://nameless.example/sse"}]},
+    ]
+    file = tmp_path / "snapshot.json"
+    file.write_text(json.dumps([{"description": "d", **each} for each in documents]), encoding="utf-8")
+    refused = {
+        "minimal": "no package and no remote",
+        "latest": "not a specific version",
+        "valueless": "neither a value",
+    }
+    async with crib_of(tmp_path, str(file)) as crib:
+        for name in ("old", "remote"):
+            await crib.registry.plan(PlanRequest(f"com.example/{name}"))
+        for name, reason in refused.items():
+            with pytest.raises(InvalidRequest, match=reason):
+                await crib.registry.plan(PlanRequest(f"com.example/{name}"))

@@ -236,6 +236,7 @@ REFUSED: dict[str, tuple[JsonObject, str]] = {
     "no address": (published("oci", "a/b", "1", registryBaseUrl="https://-v/"), "address of its package registry"),
     "digest of a name": (published("npm", "weather", "1.0.0", fileSha256="0" * 64), "cannot be verified"),
     "nameless": (published("npm", "w", "1", packageArguments=[{"type": "named", "value": "8"}]), "has no name"),
+    "valueless": (published("npm", "w", "1", packageArguments=[{"type": "positional"}]), "neither a value nor a hint"),
 }
 
 

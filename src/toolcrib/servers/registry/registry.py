@@ -229,8 +229,11 @@ def _chosen(server: PublishedServer, id: str | None) -> InstallOption:
     if id is None and usable:
         return usable[0]
     found = next((option for option in server.options if option.id == id), None)
+    if not server.options:
+        message = f"{server.name} publishes no package and no remote, so there is nothing to run or contact."
+        raise InvalidRequest("registry.option", message)
     if found is None:
-        ids = ", ".join(option.id for option in server.options) or "none"
+        ids = ", ".join(option.id for option in server.options)
         raise InvalidRequest("registry.option", f"{server.name} cannot be run in this way. Its options: {ids}.")
     if not _is_supported(found):
         message = f"{server.name}: packages of the type {found.kind!r} are not supported."

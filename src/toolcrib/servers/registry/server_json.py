@@ -147,6 +147,9 @@ def option_fault(option: InstallOption) -> str | None:
     listed = [*objects(_member(published, "runtimeArguments")), *objects(_member(published, "packageArguments"))]
     if any(as_text(item.get("name")) is None for item in listed if item.get("type") == "named"):
         return "a named argument has no name"
+    positional = [item for item in listed if item.get("type") == "positional"]
+    if not all(any(_member(item, key) for key in ("value", "default", "valueHint")) for item in positional):
+        return "a positional argument has neither a value nor a hint"
     return None
 
 

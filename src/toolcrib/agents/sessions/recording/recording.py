@@ -312,8 +312,11 @@ def result_of_json(value: JsonObject) -> CallResult:
 
 
 def places_of(cwd: str, home: str) -> dict[str, str]:
-    """Return the names for directories that differ by machine, the longest path first."""
-    places = {cwd: "(cwd)", home: "(home)"}
+    """Return the names for directories that differ by machine, the longest path first.
+
+    A session in the home directory itself is one of the directory `(cwd)`, as in its replay elsewhere.
+    """
+    places = {home: "(home)", cwd: "(cwd)"}
     return dict(
         sorted(((path, name) for path, name in places.items() if len(path) > 1), key=lambda each: -len(each[0]))
     )
