@@ -488,3 +488,14 @@ async def test_copying_to_a_project_refuses_files_of_other_apps(furnished: Visit
     address = f"/servers/quits/copy?cwd={quote(str(tmp_path))}"
     answer = await furnished.client.post(address, data={"client": "claude-settings", "do": "save"})
     assert answer.status_code == 422
+
+
+async def test_refused_copy_is_explained_on_the_page_of_the_server(visitor: Visitor, tmp_path: Path) -> None:
+    await visitor.crib.servers.add("clock", {"command": "no-such-clock", "enabled": False})
+    project = tmp_path / "garden"
+    project.mkdir()
+    here = f"?cwd={quote(str(project))}"
+    page = await visitor.send(f"/servers/clock/copy{here}", {"client": "cursor", "do": "look"})
+    assert page.one("h1").text.startswith("clock")
+    assert "cannot be copied: cursor does not support it" in page.text
+    assert "selected" in page.one("option", value="cursor").attributes

@@ -24,6 +24,7 @@ from toolcrib.servers.edits import Edit
 from toolcrib.servers.sandbox import SandboxChoice
 from toolcrib.servers.server_status import own_crib
 from toolcrib.servers.servers import Details
+from toolcrib.servers.transfer import Transfer
 from toolcrib.store.audit import Filters
 from toolcrib.web.console.paging import list_page
 from toolcrib.web.console.responses import Console, ScreenContent, back, error_json, route
@@ -109,7 +110,7 @@ class ServerScreen:
         of_tab = {"tools": self._tools, "setup": self._setup, "log": self._log, "uses": self._uses, "auth": self._auth}
         if tab not in of_tab:
             raise NotFound("route.unknown", f"Servers have no page {tab!r}.")
-        value = self._shape(details) | {"tab": tab, "change": None, "edited": None} | more
+        value = self._shape(details) | {"tab": tab, "change": None, "edited": None, "notCopied": None} | more
         value |= await of_tab[tab](request, details)
         title = f"{details.server.name}: {tab}"
         usage = await self._console.history.usage(CallFilter(server=details.server.alias))
@@ -266,11 +267,8 @@ class ServerScreen:
         form = await request.form()
         saves = form.get("do") == "save"
         done = await self._servers.import_([alias], self._console.place, dry_run=not saves)
-        skipped = [moved for moved in done.moved if moved.reason is not None]
-        if done.edit is None or skipped:
-            reason = skipped[0].reason if skipped else "there is nothing to import"
-            raise InvalidRequest("server.not_exportable", f'Server "{alias}" cannot be imported: {reason}.')
-        return await self.page(request, alias, "setup", change=done.edit.to_json() | {"takes": not saves})
+        edit = _only_edit(done, alias, "imported")
+        return await self.page(request, alias, "setup", change=edit.to_json() | {"takes": not saves})
 
     async def _copy(self, request: Request, alias: str) -> Response:
         """Preview or write a copy of the server in a file of the page's project."""
@@ -278,12 +276,14 @@ class ServerScreen:
         client, saves = str(form.get("client", "")), form.get("do") == "save"
         if client not in PROJECT_FILES:
             raise InvalidRequest("request.invalid", f"The console cannot write project files of {client!r}.")
-        done = await self._servers.export_to(client, [alias], self._console.place, scope="project", dry_run=not saves)
-        skipped = [moved for moved in done.moved if moved.reason is not None]
-        if done.edit is None or skipped:
-            reason = skipped[0].reason if skipped else "there is nothing to copy"
-            raise InvalidRequest("server.not_exportable", f'Server "{alias}" cannot be copied: {reason}.')
-        return await self.page(request, alias, "setup", change=done.edit.to_json() | {"copies": client})
+        try:
+            done = await self._servers.export_to(
+                client, [alias], self._console.place, scope="project", dry_run=not saves
+            )
+            edit = _only_edit(done, alias, "copied")
+        except ToolcribError as error:
+            return await self.page(request, alias, "setup", notCopied=error_json(error) | {"client": client})
+        return await self.page(request, alias, "setup", change=edit.to_json() | {"copies": client})
 
     async def _test_change(self, alias: str, done: Edit) -> JsonObject:
         """Return the saved change after testing the server."""
@@ -293,6 +293,15 @@ class ServerScreen:
         except ToolcribError as error:
             return done.to_json() | {"untried": error.message}
         return done.to_json()
+
+
+def _only_edit(done: Transfer, alias: str, verb: str) -> Edit:
+    """Return the edit that writes the one chosen server, or raise why it cannot be written."""
+    skipped = [moved for moved in done.moved if moved.reason is not None]
+    if done.edit is None or skipped:
+        reason = skipped[0].reason if skipped else "there is nothing to write"
+        raise InvalidRequest("server.not_exportable", f'Server "{alias}" cannot be {verb}: {reason}.')
+    return done.edit
 
 
 def report(details: Details, shape: JsonObject) -> str:
