@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, FrameLocator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, FrameLocator, Page, StorageState, expect
 
-from e2e.console.conftest import Complaints
+from e2e.console.conftest import ARGUMENTS, Complaints
 from e2e.shell import Serving, Shell
 from long_tests import takes_long
-from programs import installed
+from programs import chromium, installed
 from toolcrib.model.json import JsonObject
 
 TESTS = Path(__file__).parents[2]
@@ -115,9 +115,18 @@ def pages(person: Shell, crib: Serving, sink: tuple[str, list[str]], datagrams: 
     file.write_text(json.dumps(offered), encoding="utf-8")
 
 
-def open_app(page: Page, tool: str) -> FrameLocator:
+def call(page: Page, tool: str) -> None:
     page.goto(f"/tools/panels/{tool}")
     page.get_by_role("button", name="Call tool").click()
+
+
+def open_app(page: Page, tool: str) -> FrameLocator:
+    """Open an app, also in a browser that cannot contain it."""
+    call(page, tool)
+    anyway = page.get_by_role("button", name="Show app anyway")
+    expect(page.locator("mcp-app iframe[src]").or_(anyway)).to_be_visible()
+    if anyway.is_visible():
+        anyway.click()
     return page.frame_locator("mcp-app iframe")
 
 
@@ -191,9 +200,7 @@ def test_link_opens_only_by_a_click_of_the_person(context: BrowserContext, page:
 
 
 @pytest.mark.usefixtures("pages")
-def test_hostile_page_reaches_nothing(
-    page: Page, sink: tuple[str, list[str]], datagrams: socket.socket, complaints: Complaints
-) -> None:
+def test_hostile_page_reaches_nothing(page: Page, sink: tuple[str, list[str]], complaints: Complaints) -> None:
     complaints.expect("")  # each refusal is noted in the browser's console
     frame = open_app(page, "hostile")
     line = frame.locator("#tried")
@@ -218,11 +225,43 @@ def test_hostile_page_reaches_nothing(
         expect(frame.get_by_role("navigation")).to_have_count(0)  # no page of the console appears in the frame
         open_app(page, "hostile")
     assert sink[1] == []
-    with pytest.raises(BlockingIOError):
-        datagrams.recv(100)
     assert page.url.endswith("/tools/panels/hostile")
     page.goto("/activity")
     expect(page.locator("main")).not_to_contain_text("secret")
+
+
+def received(datagrams: socket.socket) -> int:
+    """Return how many STUN requests arrived; what other programs send to a reused port does not count."""
+    count = 0
+    while True:
+        try:
+            count += datagrams.recv(100)[4:8] == b"\x21\x12\xa4\x42"
+        except BlockingIOError:
+            return count
+
+
+@pytest.mark.usefixtures("pages")
+def test_app_sends_nothing_over_webrtc_unless_the_person_shows_it_anyway(
+    browser: Browser, crib: Serving, signed_in: StorageState, datagrams: socket.socket, pytestconfig: pytest.Config
+) -> None:
+    for more in ((), ("--disable-features=ConnectionAllowlists",)):
+        received(datagrams)
+        program = chromium(pytestconfig)
+        with browser.browser_type.launch(executable_path=program, args=[*ARGUMENTS, *more]) as one:
+            page = one.new_context(base_url=crib.url, storage_state=signed_in).new_page()
+            call(page, "hostile")
+            shown, anyway = page.locator("mcp-app iframe[src]"), page.get_by_role("button", name="Show app anyway")
+            tried = page.frame_locator("mcp-app iframe").locator("#tried")
+            expect(shown.or_(anyway)).to_be_visible()
+            if shown.is_visible():
+                assert more == ()
+                expect(tried).to_be_visible()
+                assert received(datagrams) == 0
+            else:
+                assert received(datagrams) == 0
+                anyway.click()
+                expect(tried).to_be_visible()
+                assert received(datagrams) > 0
 
 
 @takes_long
@@ -291,6 +330,6 @@ def test_declared_domain_is_reached_only_after_the_person_allows_it(
 @pytest.mark.usefixtures("pages")
 def test_resource_that_is_no_app_is_not_shown(page: Page, complaints: Complaints) -> None:
     complaints.expect("422")
-    open_app(page, "plain")
+    call(page, "plain")
     expect(page.locator("section.result")).to_contain_text("is not a page of type")
     expect(page.locator("iframe")).to_have_count(0)

@@ -210,6 +210,7 @@ CONSOLE = {
     ("GET", "/access/simulate"),
     ("GET", "/apps/{id}"),
     ("GET", "/apps/{id}/approvals"),
+    ("GET", "/app-pages/probe"),
     ("GET", "/app-pages/{id}"),
     ("POST", "/apps/{id}/domains"),
     ("POST", "/apps/{id}/requests"),

@@ -71,11 +71,22 @@ INLINE: Final = "'unsafe-inline'"
 def policy_headers(granted: Domains) -> dict[str, str]:
     """Return the headers that limit a page to the granted domains.
 
-    Content policies do not cover WebRTC; browsers that know `Connection-Allowlist` refuse it too.
+    Content policies do not cover WebRTC. `Connection-Allowlist` does, in browsers that know it: the console asks the
+    browser with `PROBE_PAGE` before it shows an app.
     """
     origins = dict.fromkeys(each.rstrip("/") for found in granted.valid.values() for each in found)
     allowed = " ".join(f'"{each}/*"' for each in origins)
     return {"content-security-policy": _policy(granted), "connection-allowlist": f"({allowed})"}
+
+
+PROBE_PAGE: Final = """<!doctype html><title>Probe</title><script>
+fetch("/healthz", {mode: "no-cors"}).then(() => false, () => true).then((contained) => parent.postMessage({contained}, "*"));
+</script>"""
+"""Reports whether the browser refuses a connection that only `Connection-Allowlist` forbids."""
+PROBE_HEADERS: Final = {
+    "content-security-policy": f"default-src 'none'; script-src {INLINE}; connect-src 'self'",
+    "connection-allowlist": "()",
+}
 
 
 def _policy(granted: Domains) -> str:

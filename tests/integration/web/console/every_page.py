@@ -14,6 +14,7 @@ from toolcrib.web.console.app import console_routes
 TESTS = Path(__file__).resolve().parents[3]
 PARTS = frozenset({
     "/overview", "/sessions/{id}/items", "/sessions/{id}/head", "/waiting/pill", "/schedules/-/when", "/stop-all",
+    "/app-pages/probe",
 })  # fmt: skip
 """Parts of pages, which are loaded into one that is open."""
 DOWNLOADS = frozenset({"/agents/{id}/export/{form}", "/activity/export"})

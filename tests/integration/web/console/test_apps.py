@@ -69,7 +69,7 @@ async def test_app_of_a_sessions_call_is_shown_on_request_in_a_sandbox(visitor: 
     )
     shown = await visitor.send(button.attributes["hx-post"], live=True)
     frame = shown.one("iframe")
-    answer = await visitor.client.get(frame.attributes["src"])
+    answer = await visitor.client.get(frame.attributes["data-src"])
     assert answer.text == "<p>hi</p>"
     policies = "; ".join(answer.headers.get_list("content-security-policy"))
     assert "sandbox allow-scripts allow-forms;" in policies

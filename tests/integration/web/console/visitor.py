@@ -112,7 +112,7 @@ def check_inert(root: Element) -> None:
     for element in root:
         if element.tag == "iframe":  # only the sandboxed pages of apps
             assert element.attributes["sandbox"] == "allow-scripts allow-forms", element
-            assert element.attributes["src"].startswith("/app-pages/"), element
+            assert element.attributes["data-src"].startswith("/app-pages/"), element
         assert element.tag not in ("object", "embed", "base", "style", "math"), element
         if element.tag == "svg":  # only the shapes of our own plots
             assert {each.tag for each in element} <= {"svg", "rect", "polyline"}, element
@@ -122,7 +122,7 @@ def check_inert(root: Element) -> None:
         )
         for name, value in element.attributes.items():
             assert not name.startswith("on") and name not in ("style", "hx-on", "srcdoc"), element
-            if name in ("href", "src", "action", "formaction", "hx-get", "hx-post"):
+            if name in ("href", "src", "data-src", "action", "formaction", "hx-get", "hx-post"):
                 known = DEEP_LINKS if "data-deep-link" in element.attributes else SCHEMES
                 assert urlsplit(value).scheme in known, element
 

@@ -9,7 +9,7 @@ from toolcrib.model.errors import InvalidRequest, NotFound
 from toolcrib.model.json import Json, JsonObject, is_object, loads
 from toolcrib.model.sources import ReportProgress
 from toolcrib.model.tools import ToolRef
-from toolcrib.web.console.app_views import AppView, policy_headers
+from toolcrib.web.console.app_views import PROBE_HEADERS, PROBE_PAGE, AppView, policy_headers
 from toolcrib.web.console.approval_card import card
 from toolcrib.web.console.calls import RunningCall
 from toolcrib.web.console.responses import Console, ScreenContent, route
@@ -24,6 +24,7 @@ def routes(console: Console) -> list[Route]:
         route("/apps/{id}/domains", screen.allow, "POST"),
         route("/apps/{id}/requests", screen.request, "POST"),
         route("/apps/{id}/approvals", screen.approvals),
+        route(f"{APP_PAGES}probe", screen.probe),
         route(f"{APP_PAGES}{{id}}", screen.page),
         route("/sessions/{session}/app", screen.open, "POST"),
     ]
@@ -63,6 +64,10 @@ class AppsScreen:
         view = self._find(request)
         await self._apps.load(view)
         return HTMLResponse(view.html or "", headers=policy_headers(self._apps.granted(view)))
+
+    async def probe(self, request: Request) -> Response:
+        """Return a page that tests what the browser lets an app do."""
+        return HTMLResponse(PROBE_PAGE, headers=PROBE_HEADERS)
 
     async def allow(self, request: Request) -> Response:
         """Allow the domains that an app declares, or withdraw them."""

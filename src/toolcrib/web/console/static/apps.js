@@ -1,8 +1,21 @@
 // Hosts an MCP App (SEP-1865): answers its messages, forwards its requests to the crib, and stops it if it floods.
-const BURST = 200, PER_SECOND = 50, LOWEST = 40, TALLEST = 900, ENDING = 1000;
+const BURST = 200, PER_SECOND = 50, LOWEST = 40, TALLEST = 900, ENDING = 1000, PROBING = 5000;
 const VERSION = "2026-01-26";
 const failed = (message, code = -32000) => ({error: {code, message}});
 const dark = matchMedia("(prefers-color-scheme: dark)");
+
+// Content policies do not cover WebRTC. Resolves to whether this browser limits a page's connections in another way.
+let probed;
+const contained = () => probed ??= new Promise((resolve) => {
+  const frame = document.createElement("iframe");
+  Object.assign(frame, {src: "/app-pages/probe", hidden: true, title: "Probe"});
+  frame.sandbox = "allow-scripts";
+  const settle = (answer) => { removeEventListener("message", hear); frame.remove(); resolve(answer); };
+  const hear = (event) => { if (event.source === frame.contentWindow) settle(event.data?.contained === true); };
+  addEventListener("message", hear);
+  setTimeout(() => settle(false), PROBING);
+  document.body.append(frame);
+});
 
 class McpApp extends HTMLElement {
   async connectedCallback() {
@@ -18,6 +31,14 @@ class McpApp extends HTMLElement {
     this.querySelector("[data-end]").addEventListener("click", () => this.tearDown(), {signal});
     this.about = fetch(`/apps/${this.dataset.view}`, {headers: {accept: "application/json"}, signal}).then((answer) => answer.json());
     this.about.catch(() => {});
+    this.querySelector("[data-run]").addEventListener("click", () => this.run(), {signal});
+    if (await contained()) this.run();
+    else this.querySelector("[data-warning]").hidden = false;
+  }
+
+  run() {
+    this.querySelector("[data-warning]").hidden = true;
+    if (!this.ended) this.frame.src = this.frame.dataset.src;
   }
 
   disconnectedCallback() {
