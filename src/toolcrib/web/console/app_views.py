@@ -80,7 +80,8 @@ def policy_headers(granted: Domains) -> dict[str, str]:
 
 
 PROBE_PAGE: Final = """<!doctype html><title>Probe</title><script>
-fetch("/healthz", {mode: "no-cors"}).then(() => false, () => true).then((contained) => parent.postMessage({contained}, "*"));
+const report = (contained) => parent.postMessage({contained}, "*");
+fetch("/healthz", {mode: "no-cors"}).then(() => report(false), () => report(true));
 </script>"""
 """Reports whether the browser refuses a connection that only `Connection-Allowlist` forbids."""
 PROBE_HEADERS: Final = {
