@@ -45,6 +45,8 @@ from toolcrib.web.mcp.views import SERVER_INFO, Kind, McpView
 
 logger = logging.getLogger(__name__)
 SEND_TIMEOUT = 5.0
+_LOOK_EVERY = 0.01
+"""Seconds between two looks for a stream that is being opened."""
 
 _FACE = "toolcrib.mcp_view"
 _OPENING = "toolcrib.mcp_session"
@@ -169,12 +171,19 @@ class SdkEndpoint:
         return self._manager.can_resume(session_id, event_id)
 
     async def stream_opened(self, session_id: str, *, is_restored: bool) -> None:
-        """Send what a session missed before its stream was open. To a restored one, every list may have changed."""
-        missed = self._missed.pop(session_id, {})
-        if is_restored:
-            missed |= {(f"notifications/{kind}/list_changed", ""): None for kind in _CHANGES}
-        for (method, _), params in missed.items():
-            await self._tell_session(session_id, method, params)
+        """Send what a session missed before its stream was open. To a restored one, every list may have changed.
+
+        The SDK answers a resumed stream before it can send on it.
+        """
+        if is_restored and self.is_open(session_id):
+            every = {(f"notifications/{kind}/list_changed", ""): None for kind in _CHANGES}
+            self._missed.setdefault(session_id, {}).update(every)
+        with anyio.move_on_after(SEND_TIMEOUT):
+            while session_id in self._missed and not self._manager.has_stream(session_id):  # noqa: ASYNC110 SDK's state
+                await anyio.sleep(_LOOK_EVERY)
+        if self._manager.has_stream(session_id):
+            for (method, _), params in self._missed.pop(session_id, {}).items():
+                await self._tell_session(session_id, method, params)
 
     def served(self, principal: Principal, mcp_view: McpView, kind: Kind) -> None:
         """Note that a client was served a list now. If it changes back at once, that is a change for this client."""

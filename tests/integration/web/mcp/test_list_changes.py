@@ -1,6 +1,6 @@
 """Announcements of changed lists on the stream of a legacy session: none is lost, whenever the change happens."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -103,3 +103,34 @@ async def test_change_that_is_taken_back_is_announced_to_a_client_that_listed_in
             assert await lists_echo(client, session)
             await deny(client)
             await heard()
+
+
+@pytest.mark.parametrize("is_resumed", [True, False])
+async def test_change_while_the_stream_is_closed_is_announced_when_it_is_reopened(lab: Lab, is_resumed: bool) -> None:
+    async with serving(lab) as client:
+        session, other = await begin(client), await begin(client)
+        headers = {"mcp-session-id": session, "mcp-protocol-version": "2025-11-25"}
+        async with client.stream("GET", "/mcp", headers={"mcp-session-id": other}) as witness:
+            lines = witness.aiter_lines()
+            async with client.stream("GET", "/mcp", headers=headers) as stream:
+                rule = await deny(client)
+                last = await _heard_id(stream.aiter_lines())
+                await _heard_id(lines)
+            await allow(client, rule)
+            await _heard_id(lines)  # so that the change was announced while the first stream was closed
+        again = headers | ({"last-event-id": last} if is_resumed else {})
+        with anyio.fail_after(20):
+            while (status := await _hear_on_new_stream(client, again)) == 409:  # the crib has to notice the end first
+                pass
+        assert status == 200
+
+
+async def _heard_id(lines: AsyncIterator[str]) -> str:
+    """Wait for the announcement and return the id of its event."""
+    last = ""
+    with anyio.fail_after(20):
+        async for line in lines:
+            last = line.removeprefix("id:").strip() if line.startswith("id:") else last
+            if CHANGED in line:
+                return last
+    pytest.fail("the stream ended")
