@@ -6,10 +6,13 @@ The nearest page above the address is opened instead. Pages come first: an addre
 import re
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import parse_qs, quote
 
 from starlette.responses import RedirectResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
+
+from toolcrib.web.console.project_links import with_project
 
 _READING: Final = frozenset({"GET", "HEAD"})
 _PARAMETER: Final = re.compile(r"\{[^}]*\}")
@@ -24,13 +27,15 @@ class FormRoute(Route):
         """Handle a form. Redirect a browser that opens the address."""
         accepted = next((value for name, value in scope["headers"] if name == b"accept"), b"")
         if scope["method"] in _READING and b"application/json" not in accepted:
-            await RedirectResponse(self.page(scope["path"]), 303)(scope, receive, send)
+            page, chosen = self.page(scope["path"]), parse_qs(scope["query_string"].decode("latin-1")).get("cwd")
+            to = with_project(page, chosen[0]) if chosen else page
+            await RedirectResponse(to, 303)(scope, receive, send)
         else:
             await super().handle(scope, receive, send)
 
     def page(self, path: str) -> str:
-        """Return the page above an address of this route."""
-        return "/" + "/".join(path.strip("/").split("/")[: -self.levels])
+        """Return the page above an address of this route, as an address."""
+        return "/" + quote("/".join(path.strip("/").split("/")[: -self.levels]))
 
 
 def find_pages(routes: Sequence[Route]) -> Sequence[FormRoute]:

@@ -128,7 +128,7 @@ class Console:
     def _page_above(self, request: Request, error: ToolcribError) -> str | None:
         """Return the page to open instead of one that is missing, if the address is that of a form."""
         is_missing = request.method == "GET" and isinstance(error, NotFound)
-        return page_above(self.forms, request.url.path) if is_missing else None
+        return page_above(self.forms, request.scope["path"]) if is_missing else None
 
     def _chosen(self, request: Request) -> Path | None:
         """Return the directory that the address names. Only the owner may choose one."""

@@ -45,7 +45,9 @@ async def test_opening_the_address_of_a_form_leads_to_a_page(tmp_path: Path) -> 
         ("/secrets/set", "/secrets"),
         ("/waiting/approvals/1", "/waiting"),
         ("/tools/bench/echo/call", "/tools/bench/echo"),
-        ("/sessions/1/change?cwd=/", "/sessions/1"),
+        ("/sessions/1/change?cwd=/tmp", "/sessions/1?cwd=/tmp"),
+        ("/tools/bench/echo%3Floud/call", "/tools/bench/echo%3Floud"),
+        ("/sessions/50%25%23/change?cwd=/tmp/a%2520b%26c", "/sessions/50%25%23?cwd=/tmp/a%2520b%26c"),
     ],
 )
 async def test_page_is_the_nearest_one_above(tmp_path: Path, form: str, page: str) -> None:
