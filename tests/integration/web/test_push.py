@@ -269,6 +269,21 @@ async def test_new_owner_token_and_thirty_days_end_a_subscription(
     assert await push.list() == []
 
 
+async def test_node_without_the_secret_ignores_the_subscriptions_of_the_others(
+    running: Running, browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    push = running.holding.crib.push
+    await push.subscribe(browser.subscription(), browser="", login="a")
+    with monkeypatch.context() as without_secret:
+        without_secret.setattr(push, "_open_seals", None)
+        async with signed_in(running) as client:
+            shown = await client.get("/settings")
+            assert (shown.status_code, shown.json()["browsers"]) == (200, [])
+            refused = await client.post("/notifications/key", json={})
+            assert (refused.status_code, refused.json()["code"]) == (409, "notify.no_push")
+    assert len(await push.list()) == 1
+
+
 async def test_only_the_newest_subscriptions_are_kept(running: Running, browser: Browser) -> None:
     push = running.holding.crib.push
     for number in range(push_notices.MOST_SUBSCRIPTIONS + 2):

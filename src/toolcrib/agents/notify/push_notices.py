@@ -143,8 +143,11 @@ class PushNotices:
         return await self.subscribe(shape, browser=browser, login=login)
 
     async def list(self) -> list[PushSubscription]:
-        """Return all subscriptions, the newest first. Those that ended are removed."""
-        rows = await load_all_sealed(self._store, _ROWS)
+        """Return all subscriptions, the newest first. Those that ended are removed.
+
+        None without a node secret: those in a shared database belong to nodes that have one.
+        """
+        rows = await load_all_sealed(self._store, _ROWS) if self._open_seals is not None else {}
         if not rows:
             return []
         found: list[PushSubscription] = []
