@@ -146,7 +146,7 @@ class LintNotes:
 
     `others` is the result of `telling_names` and `looks` that of `looks_of` for the tools of other servers. `before`
     has the notes of the previous look at the server. `linted` has the last definitions of the same server, by tool, in
-    any project and over any connection; new ones are added to it.
+    any project and over any connection; new ones are added to it, and those of tools that are gone are dropped.
     """
 
     def __init__(
@@ -163,6 +163,8 @@ class LintNotes:
         self._alike = clashes(refs, looks)
         self._before = before._noted if before is not None else {}
         self._linted = linted if linted is not None else {}
+        for gone in self._linted.keys() - self._own:
+            del self._linted[gone]
         self._noted: dict[str, _Noted] = {}
 
     def add_to(self, tool: Tool, *, reads: bool) -> Tool:
