@@ -1,5 +1,6 @@
 """Browsers of the owner are notified of approvals by Web Push: subscribe, receive, be removed."""
 
+import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -135,7 +136,10 @@ async def browser() -> AsyncGenerator[Browser]:
         yield browser
 
 
-async def test_message_names_the_call_and_no_argument(running: Running, browser: Browser) -> None:
+async def test_message_names_the_call_and_no_argument(
+    running: Running, browser: Browser, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     async with signed_in(running) as client:
         key = (await client.post("/notifications/key", json={})).json()["key"]
         made = await client.post("/notifications", json=browser.subscription())
@@ -150,6 +154,7 @@ async def test_message_names_the_call_and_no_argument(running: Running, browser:
     assert headers["authorization"].startswith("vapid t=")
     assert headers["authorization"].endswith(f", k={key}")
     assert 60 <= int(headers["ttl"]) <= 3600
+    assert "capability" not in caplog.text
 
 
 async def test_subscription_and_key_are_encrypted_and_survive_a_restart(tmp_path: Path, browser: Browser) -> None:

@@ -10,6 +10,7 @@ are limited, also after decompression.
 Must never connect to an unchecked address or send a header meant for one origin to another.
 """
 
+import logging
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -35,6 +36,9 @@ from toolcrib.base.network.dial import (
 from toolcrib.base.network.urls import check_url, is_public
 from toolcrib.model.errors import ConfigError
 from toolcrib.model.version import __version__
+
+# It logs the address of every request, and those of webhooks and push services allow anyone to send to them.
+logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 CLIENT_TIMEOUT = httpx2.Timeout(30, read=300)
 DOCUMENT_TIMEOUT = httpx2.Timeout(10)
