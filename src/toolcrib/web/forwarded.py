@@ -28,6 +28,7 @@ _PASSED_ON: Final = (
     b"accept", b"content-type", b"last-event-id", b"mcp-protocol-version", b"mcp-session-id", b"mcp-method",
     b"mcp-name", b"traceparent", b"tracestate",
 )  # fmt: skip
+_ANSWER_SECONDS: Final = 30.0
 _RETURNED: Final = (b"content-type", b"mcp-session-id", b"retry-after", b"x-accel-buffering", b"location")
 
 
@@ -98,24 +99,27 @@ class NodeProxy:
         return [] if FORWARDED in scope else await self._client.others()
 
     async def forward(self, node: str, scope: Scope, body: bytes, receive: Receive | None, send: Send) -> None:
-        """Forward a request whose body was read, until its client disconnects. Raises `node.unreachable`."""
+        """Forward a request whose body was read, until its client disconnects. Raises `node.unreachable`.
+
+        Without `receive`, the other node gets it even if the client disconnects, and has some seconds to respond.
+        """
         failure: Unavailable | None = None
         async with anyio.create_task_group() as tasks:
             if receive is not None:
                 tasks.start_soon(_end_on_disconnect, receive, tasks.cancel_scope)
             try:
-                await self._pass_on(node, scope, body, send)
+                await self._pass_on(node, scope, body, send, None if receive is not None else _ANSWER_SECONDS)
             except Unavailable as error:  # raised outside, because a task group would wrap it
                 failure = error
             tasks.cancel_scope.cancel()
         if failure is not None:
             raise failure
 
-    async def _pass_on(self, node: str, scope: Scope, body: bytes, send: Send) -> None:
+    async def _pass_on(self, node: str, scope: Scope, body: bytes, send: Send, seconds: float | None) -> None:
         names = dict(scope["headers"])
         headers = {name.decode(): names[name].decode("latin-1") for name in _PASSED_ON if name in names}
         async with self._client.stream(
-            node, scope["method"], target_of(scope), body, headers, caller=caller_of(scope), seconds=None
+            node, scope["method"], target_of(scope), body, headers, caller=caller_of(scope), seconds=seconds
         ) as response:
             returned = [(name, value) for name, value in response.headers.raw if name.lower() in _RETURNED]
             await send({"type": "http.response.start", "status": response.status_code, "headers": returned})

@@ -48,11 +48,13 @@ class NodeRouting:
     ) -> bool:
         """Forward a message that another node handles; return False if this one does.
 
-        A call that is cancelled may run on any node: if it is not `running` here, all of them are notified.
+        A call that is cancelled may run on any node: if it is not `running` here, all of them are notified. Answers and
+        notifications count even if their client does not wait for the response.
         """
         node = await self._node_for(scope, session_id, message)
         if node is not None:
-            await self._proxy.forward(node, scope, body, receive, send)
+            waits = bool(message.method) and message.id is not None
+            await self._proxy.forward(node, scope, body, receive if waits else None, send)
         elif message.method == _CANCELLED and session_id:
             call = message.params.get("requestId")
             if not isinstance(call, str | int) or (session_id, call) not in running:

@@ -1,0 +1,101 @@
+"""Messages that another node handles: which of them end with their client, and which arrive in any case."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import anyio
+import anyio.lowlevel
+import httpx2
+import pytest
+from starlette.types import Message, Scope
+
+from toolcrib.model.json import dumps
+from toolcrib.model.jsonrpc import read_message
+from toolcrib.model.principals import Principal
+from toolcrib.nodes.forwarding import NodeClient
+from toolcrib.web.forwarded import NodeProxy, node_tag
+from toolcrib.web.limits import PRINCIPAL
+from toolcrib.web.mcp.node_routing import NodeRouting
+from toolcrib.web.mcp.sealed_state import StateSeal
+
+pytestmark = pytest.mark.anyio
+
+OTHER = "the-other-node"
+
+
+class Others:
+    """The other nodes. They respond after a moment, in which a client that left is noticed."""
+
+    def __init__(self) -> None:
+        self.received: list[bytes] = []
+        self.seconds: list[float | None] = []
+
+    async def others(self) -> list[str]:
+        """Return the one other node."""
+        return [OTHER]
+
+    async def runs(self, node: str) -> bool:
+        """Return whether it is the other node."""
+        return node == OTHER
+
+    @asynccontextmanager
+    async def stream(self, *given: Any, seconds: float | None, **more: Any) -> AsyncGenerator[httpx2.Response]:
+        """Receive a request."""
+        self.seconds.append(seconds)
+        await anyio.wait_all_tasks_blocked()
+        await anyio.lowlevel.checkpoint()
+        self.received.append(given[3])
+        yield httpx2.Response(202, content=_nothing())
+
+
+async def _nothing() -> AsyncGenerator[bytes]:
+    yield b""
+
+
+async def leave() -> Message:
+    """Receive the end of the client's connection."""
+    return {"type": "http.disconnect"}
+
+
+async def ignore(_: Message) -> None:
+    """Send nothing."""
+
+
+async def route(others: Others, session: str, message: dict[str, object]) -> bool:
+    """Route a message of a client that has left."""
+    routing = NodeRouting("this-node", NodeProxy(cast("NodeClient", others)))
+    body = dumps({"jsonrpc": "2.0", **message})
+    scope: Scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": []}
+    scope[PRINCIPAL] = Principal("owner", "owner", "ide")
+    return await routing.route(scope, leave, ignore, session, read_message(body), body, ())
+
+
+SESSION = StateSeal(b"key").close({"node": OTHER}, None, seconds=60)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"id": f"{node_tag(OTHER)}-1", "result": {"action": "accept"}},
+        {"method": "notifications/roots/list_changed"},
+    ],
+)
+async def test_answer_and_notification_arrive_although_their_client_has_left(message: dict[str, object]) -> None:
+    others = Others()
+    assert await route(others, SESSION, message)
+    assert len(others.received) == 1
+    assert others.seconds[0] is not None  # a node that hangs must not keep the message for good
+
+
+async def test_request_ends_with_its_client() -> None:
+    others = Others()
+    assert await route(others, SESSION, {"id": 1, "method": "resources/subscribe", "params": {"uri": "a://b"}})
+    assert others.received == []
+
+
+async def test_cancellation_reaches_all_nodes_although_its_client_has_left() -> None:
+    others = Others()
+    assert not await route(others, SESSION, {"method": "notifications/cancelled", "params": {"requestId": 1}})
+    assert len(others.received) == 1
+    assert others.seconds[0] is not None
