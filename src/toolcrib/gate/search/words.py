@@ -48,12 +48,12 @@ _VALUE = re.compile(
 )
 
 _CLAUSE_END = re.compile(r"[.!?;:\n](?=\s|$)|,\s+(?:and|then|also|or)\b|,|\b(?:and|then|also)\b")
-_DESTINATION = re.compile(
-    r"\b(?:sav|writ|stor|generat|creat|draft|export|output|put|report|document|record|summari)\w*\b"
-    r"[^\0]*\b(?:in|to|as|at|on|into|under)\s+\0",
-    re.IGNORECASE,
+_WRITES = re.compile(
+    r"\b(?:sav|writ|stor|generat|creat|draft|export|output|put|report|document|record|summari)\w*\b", re.IGNORECASE
 )
-"""A result and the path of its file, whose characters are masked."""
+_BEFORE_FILE = re.compile(r"\b(?:in|to|as|at|on|into|under)\s+\Z", re.IGNORECASE)
+_FILE = re.compile(r"\0+")
+"""The path of a file, whose characters are masked."""
 _STOP_WORDS = """
 a about above after again all also am an and any are as assist assistance at be because been before being below
 between both but by can comprehensive could d did do does doing down during each else few for from further give had
@@ -156,12 +156,18 @@ def query_steps(query: str) -> list[dict[str, float]]:
         elif weights:
             steps.append(weights)
         if "\0" in masked[start:end]:
-            writes = any(match.end() > start for match in _DESTINATION.finditer(masked, sentence, end))
-            verb = "write" if writes else "read"
+            texts = [masked[sentence : file.start()].rpartition("\0")[2] for file in _FILE.finditer(masked, start, end)]
+            verb = "write" if any(map(_names_result, texts)) else "read"
             files += _file_steps(query[start:end], verb)
         if masked[end - 1 : end] in _SENTENCE_ENDS:
             sentence = end
     return _limited((steps + files[:MOST_FILE_STEPS]) or [{stem(word): 1.0 for word in split(query)}])
+
+
+def _names_result(text: str) -> bool:
+    """Return whether the file after this text is the place of a result."""
+    writes, before = _WRITES.search(text), _BEFORE_FILE.search(text)
+    return writes is not None and before is not None and writes.end() <= before.start()
 
 
 def _is_file(value: re.Match[str]) -> bool:

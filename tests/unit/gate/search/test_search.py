@@ -180,7 +180,8 @@ async def test_scores_fall_along_the_list() -> None:
 async def test_megabyte_of_query_costs_no_more_than_a_long_one() -> None:
     search, listing = ToolSearch(), Listing((1, 1), common_tools())
     await search.find(listing, "builds the index", 5)
-    for query in ("é\u0301 " * 300_000, "/a" * 500_000, "'" * 1_000_000, "send mail. " * 90_000):
+    files = "put in " * 180 + "x" + " /a.b /c," * 100_000
+    for query in ("é\u0301 " * 300_000, "/a" * 500_000, "'" * 1_000_000, "send mail. " * 90_000, files):
         started = process_time()
         await search.find(listing, query, 5)
         assert process_time() - started < 0.1
