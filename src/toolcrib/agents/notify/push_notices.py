@@ -1,9 +1,9 @@
 """Notices about approvals to browsers of the owner, also while the console is closed (Web Push, RFC 8030).
 
 A subscription belongs to one signed-in browser. It ends when this browser signs out, when the owner removes it or has a
-new token, when the push service no longer knows it, and after thirty days in which the browser did not open the
-console. Subscriptions and the sending key are stored in the database, encrypted: all nodes with the same node secret
-use them.
+new token, when the push service no longer knows it, and after thirty days in which the browser did not open the page
+of pending approvals. Subscriptions and the sending key are stored in the database, encrypted: all nodes with the same
+node secret use them.
 
 A message names the server, the tool and a page of the console, never the arguments, and holds no credential. Must never
 log the address of a subscription, which allows to send to it.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MOST_SUBSCRIPTIONS: Final = 32
 """Maximum browsers; the one that was not seen for the longest time is dropped."""
 KEPT: Final = timedelta(days=30)
-"""The time after which a browser that did not open the console gets no more messages."""
+"""The time after which a browser that did not open the page of pending approvals gets no more messages."""
 WAITING_PAGE: Final = "/waiting"
 _KEY_ROW: Final = "push-key"
 _ROWS: Final = "push-to "

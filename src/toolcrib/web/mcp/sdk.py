@@ -242,7 +242,10 @@ class SdkEndpoint:
         if connection is None or not self.is_open(session_id):
             return
         if not self._manager.has_stream(session_id) and method in _KEPT:
-            self._missed.setdefault(session_id, {})[method, str((params or {}).get("uri", ""))] = params
+            missed = self._missed.setdefault(session_id, {})
+            missed[method, str((params or {}).get("uri", ""))] = params
+            if len(missed) > WATCHED_BY_ONE + len(_CHANGES):  # a server chooses the URIs below one that is subscribed
+                del missed[next(key for key in missed if key[1])]
         else:
             with anyio.move_on_after(SEND_TIMEOUT):
                 await connection.notify(method, params)

@@ -13,7 +13,7 @@ from integration.web.mcp.library import ROOM, Library
 from lab import Lab
 from toolcrib.model.json import JsonObject
 from toolcrib.model.sources import CallContext, ContentMethod
-from toolcrib.web.mcp import resumable_streams
+from toolcrib.web.mcp import resumable_streams, sdk
 
 pytestmark = pytest.mark.anyio
 
@@ -203,3 +203,19 @@ async def test_update_that_a_server_reports_before_it_confirms_a_subscription_ar
         assert (await session.http.post("/mcp", json=body, headers=session.headers)).status_code == 200
         (event,) = await first(events(response), 1)
         assert event.message["method"] == "notifications/resources/updated"
+
+
+async def test_updates_that_are_kept_for_a_closed_stream_are_limited_to_the_newest(
+    lab: Lab, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(lab) as session:
+        monkeypatch.setattr(sdk, "WATCHED_BY_ONE", 1)
+        body = {"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": {"uri": ROOM}}
+        assert (await session.http.post("/mcp", json=body, headers=session.headers)).status_code == 200
+        for number in range(50):
+            library.say("resources/updated", {"uri": f"{ROOM}/{number}"})
+        await anyio.wait_all_tasks_blocked()
+        async with session.http.stream("GET", "/mcp", headers=session.headers) as response:
+            kept = await first(events(response), 4)
+    uris = [each.message["params"]["uri"] for each in kept]
+    assert uris == [f"{ROOM}/{number}" for number in range(46, 50)]
