@@ -105,13 +105,13 @@ class CallStatistics:
             hour = int(datetime.fromisoformat(at).timestamp()) // HOUR
         except ValueError:
             return
-        was_refused = "refused" in record
-        name = _UNKNOWN if was_refused and record.get("definitionHash") is None else f"{server}/{tool}"
+        is_unknown = "refused" in record and record.get("definitionHash") is None
+        name = _UNKNOWN if is_unknown else f"{server}/{tool}"
         tally = self._hours.setdefault(hour, {}).setdefault(_key(name, record), Tally())
         tally.calls += 1
         tally.errors += record.get("isError") is True
         duration = record.get("durationMs")
-        if isinstance(duration, int | float) and not was_refused:  # a refused call did not run
+        if isinstance(duration, int | float) and duration > 0:  # a call that did not run took no time
             tally.durations[_position(duration)] += 1
 
     def forget(self, before: datetime) -> None:
