@@ -32,15 +32,7 @@ if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/d
 fi
 echo "toolcrib: step 2 of 3: installing $count packages (requirements/$locked.txt)…" >&2
 if ! { uv pip sync --verbose --python .venv/bin/python --require-hashes "requirements/$locked.txt" 2>&1 ||
-    echo "sync failed"; } | tee -a .tools/install.log | awk -v count="$count" -v terminal="$([ -t 2 ] && echo yes)" '
-    # Downloads begin with a line for each package; uv has no progress that another program could show.
-    /^Resolved [0-9]+ packages/ { count = $2 }
-    /Sending fresh GET.*\.(whl|gz|zip)/ { show("package " ++n " of " count) }
-    /^ *Downloading / { show("package " n " of " count ": " $2 " " $3); if (!terminal) print "toolcrib: downloading " $2 " " $3 }
-    /^sync failed$/ { failed = 1 }
-    END { if (terminal) printf "\r\033[K"; exit failed }
-    function show(text) { if (terminal) { printf "\r\033[Ktoolcrib: %s", text; fflush() } }
-    ' >&2; then
+    echo "sync failed"; } | tee -a .tools/install.log | .venv/bin/python scripts/install_progress.py "$count"; then
     fail "the packages could not be downloaded: is there a network, and does the package index answer?"
 fi
 echo "toolcrib: step 3 of 3: installing Toolcrib itself…" >&2

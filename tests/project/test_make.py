@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,19 @@ def clone(tmp_path: Path) -> Path:
         copy = shutil.copytree if source.is_dir() else shutil.copyfile
         copy(source, tmp_path / name)
     return tmp_path
+
+
+SYNC = """\
+Resolved 3 packages in 1.19s
+DEBUG Sending fresh GET request for: http://index/packages/c1/3d/tree_sitter_go-0.25.0-cp310-abi3-manylinux1_x86_64.whl
+DEBUG Sending fresh GET request for: http://index/packages/c1/3d/claude_agent_sdk-0.2.182-py3-none-any.whl
+Downloading claude-agent-sdk (154.3MiB)
+DEBUG Sending fresh GET request for: http://index/packages/c1/3d/mako-1.3.0.tar.gz
+Downloading mako (1.2MiB)
+ Downloaded claude-agent-sdk
+ Downloaded mako
+Prepared 3 packages in 10.52s
+"""
 
 
 def make_run(clone: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -63,3 +77,29 @@ def test_an_index_that_does_not_answer_is_one_sentence_and_the_next_try_starts_o
         assert "uv could not be downloaded: is there a network, and does pip work?" in done.stderr
         assert "Traceback" not in done.stderr
         assert not (clone / ".tools" / "installed.txt").exists()
+
+
+def test_installing_on_a_terminal_names_the_package_that_is_fetched() -> None:
+    reader, writer = os.openpty()
+    progress = [sys.executable, ROOT / "scripts" / "install_progress.py", "5"]
+    subprocess.run(progress, input=SYNC, text=True, stderr=writer, check=True, timeout=30)
+    os.close(writer)
+    assert os.read(reader, 10_000).decode().split("\r\x1b[K") == [
+        "",
+        "toolcrib: package 1 of 3: tree-sitter-go",
+        "toolcrib: package 2 of 3: claude-agent-sdk",
+        "toolcrib: package 2 of 3: claude-agent-sdk (154.3MiB)",
+        "toolcrib: package 3 of 3: claude-agent-sdk (154.3MiB)",
+        "toolcrib: package 3 of 3: claude-agent-sdk (154.3MiB)",
+        "toolcrib: package 3 of 3: mako (1.2MiB)",
+        "toolcrib: package 3 of 3: mako",
+        "",
+    ]
+
+
+def test_installing_elsewhere_prints_a_line_for_each_large_package() -> None:
+    progress = [sys.executable, ROOT / "scripts" / "install_progress.py", "5"]
+    done = subprocess.run(progress, input=SYNC, text=True, capture_output=True, check=True, timeout=30)
+    assert done.stderr == "toolcrib: downloading claude-agent-sdk (154.3MiB)\ntoolcrib: downloading mako (1.2MiB)\n"
+    failed = subprocess.run(progress, input="error\nsync failed\n", text=True, capture_output=True, timeout=30)
+    assert failed.returncode == 1

@@ -63,6 +63,13 @@ def test_tests_run_with_every_extra_installed() -> None:
             )
 
 
+def test_readme_names_every_extra() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = re.search(r"the extras are\s([^.]+)\.", readme)
+    assert named is not None
+    assert set(re.findall(r"`(\w+)`", named[1])) == set(EXTRAS) - {"dev"}
+
+
 @pytest.mark.parametrize("name", SETS)
 def test_no_address_and_no_path_is_in_a_locked_file(name: str) -> None:
     for line in text_of(name).splitlines():
