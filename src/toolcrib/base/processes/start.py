@@ -161,7 +161,7 @@ def _install_hint(command: str, path: str | None) -> str:
         return "PATH is not set: write the command's full path."
     if shutil.which(command, path=path):
         return f"{command} exists, but the interpreter in its first line does not: install that."
-    return _INSTALL.get(command, f"{command} is not on the PATH ({path}): install it, or write its full path.")
+    return _INSTALL.get(command, f"Install {command}, or write its full path: it is not on the PATH ({path}).")
 
 
 def _repair_hint(number: int | None) -> str | None:

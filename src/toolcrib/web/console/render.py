@@ -44,6 +44,7 @@ def _environment() -> Environment:
     filters: Mapping[str, Callable[..., object]] = {
         "md": markdown.render, "ago": ago, "moment": moment, "pretty": pretty, "count": count, "seconds": seconds,
         "exact": exact, "clock": clock, "timer": timer, "masked_arguments": masked_arguments,
+        "words": words,
     }  # fmt: skip
     known = cast("dict[str, Any]", environment.filters)
     for name in _MARKUP_MAKERS:
@@ -58,6 +59,14 @@ def _display(value: object) -> object:
     if value is None:
         return ""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def words(value: str | None) -> Markup:
+    """Return a sentence, escaped, with its `commands` and `names` as code."""
+    parts = visible(value or "").split("`")
+    if len(parts) % 2 == 0:  # a backtick without its pair
+        return escape("`".join(parts))
+    return Markup().join(Markup("<code>{}</code>").format(part) if at % 2 else part for at, part in enumerate(parts))
 
 
 def exact(value: str | None) -> Markup:

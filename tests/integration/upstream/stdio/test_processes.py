@@ -42,7 +42,7 @@ async def test_a_command_that_is_not_there_says_where_was_looked(processes: Proc
     error = await refusal(processes, ResolvedServer(command="no-such-program", env={"PATH": "/nowhere"}))
     assert (type(error), error.code) == (ConfigError, "server.command_not_found")
     assert error.message.endswith('did not start: command "no-such-program" not found.')
-    assert error.hint == "no-such-program is not on the PATH (/nowhere): install it, or write its full path."
+    assert error.hint == "Install no-such-program, or write its full path: it is not on the PATH (/nowhere)."
     hints = {
         "npx": "Install Node.js, which brings `npx`.",
         "~/bin/server": "`~` is not expanded: write the full path.",

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +19,7 @@ from integration.web.console.visitor import Element, Visitor, visiting
 from lab import eventually
 from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.base.processes.trace import tracer_support
+from toolcrib.model.errors import ToolcribError
 from toolcrib.store.audit import Filters
 from toolcrib.web.console.app import console_routes
 
@@ -69,6 +71,8 @@ async def test_a_check_in_progress_has_a_timer_and_is_cancelled_without_the_othe
         waits = row(await furnished.page("/servers"), "stuck")
         assert waits.all("time", data_timer="")
         assert waits.one("button").text == "Cancel"
+        groups = {group["title"]: group["rows"] for group in (await furnished.json("/servers"))["groups"]}
+        assert [each["name"] for each in groups["Connecting"]] == ["stuck"]
         assert "Cancel" in (await furnished.page("/servers/stuck/tools")).one("div", id="server").text
         answer = await furnished.client.post("/api/servers/stuck/cancel")
         assert answer.status_code == 200
@@ -133,6 +137,7 @@ async def test_on_the_first_run_one_button_trusts_and_starts_what_is_shown_besid
     assert SECRET not in page.raw_text
     assert "\u202e" not in page.raw_text
     assert form.one("button").text == "Check 2 servers"
+    assert "2 other servers need a review first." in form.text
     assert row(page, "shell").one("a", class_="button").text == "Review"
     digests = [each.attributes["value"] for each in form.all("input", name="digest")]
     await furnished.send("/servers/check", {"digest": digests})
@@ -229,6 +234,14 @@ async def test_a_server_that_fails_shows_what_was_tried_and_a_report_to_copy(fur
     assert "exit code: " in report
     assert page.one("button", data_copy="report").text == "Copy report"
     assert page.one("form", action="/servers/quits/test").text == "Retry"
+
+
+async def test_commands_in_a_sentence_are_code_on_the_page(visitor: Visitor) -> None:
+    await visitor.crib.servers.add("wrong", {"command": "~/no-such-program"})
+    with suppress(ToolcribError):
+        await visitor.crib.upstreams.test("wrong")
+    assert row(await visitor.page("/servers"), "wrong").one(class_="says").one("code").text == "~"
+    assert "~" in [each.text for each in (await visitor.page("/servers/wrong/tools")).one("main").all("code")]
 
 
 async def test_setup_tells_the_file_and_line_of_each_value(furnished: Visitor, tmp_path: Path) -> None:

@@ -32,7 +32,8 @@ NEEDS_YOU: Final = frozenset({"invalid", "untrusted", "needs_auth", "failed"})
 OFF: Final = frozenset({"disabled", "shadowed"})
 GROUPS: Final = (
     ("you", "Needs attention"),
-    ("working", "Connected"),
+    ("connecting", "Connecting"),
+    ("connected", "Connected"),
     ("unchecked", "Not checked"),
     ("off", "Inactive"),
 )
@@ -108,12 +109,14 @@ class ServersScreen:
         rows = [row(status) for status in statuses]
         groups = [{"title": title, "rows": [each for each in rows if each["group"] == key]} for key, title in GROUPS]
         files = {source.file for status in statuses for source in status.entry.sources}
+        startable = await self._startable(statuses)
         value: JsonObject = {
             "groups": [group for group in groups if group["rows"]],
             "total": len(rows),
             "files": len(files),
             "unchecked": sum(each["group"] == "unchecked" for each in rows),
-            "startable": await self._startable(statuses),
+            "startable": startable,
+            "unreviewed": sum(status.state == "untrusted" for status in statuses) - len(startable),
             "problems": [problem.to_json() for problem in found.problems],
             "failure": failure,
         }
@@ -189,4 +192,4 @@ def _group(state: ServerState) -> str:
         return "you"
     if state in OFF:
         return "off"
-    return "unchecked" if state == "not_checked" else "working"
+    return "unchecked" if state == "not_checked" else state
