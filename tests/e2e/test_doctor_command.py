@@ -16,13 +16,18 @@ def shell(tmp_path: Path) -> Shell:
 def test_it_tells_what_is_wrong_mends_what_it_may_and_says_so_by_its_exit_code(shell: Shell) -> None:
     broken = shell.home / "tools" / "broken.py"
     broken.write_text("import nothing_of_this_name\n")
+    assert shell.run("mcp", "add", "gone", "--", "no-such-program").returncode == 0
     shell.home.chmod(0o755)
     first = shell.run("doctor")
     assert first.returncode == 1
     assert f"error    modes: Other users can access {shell.home}." in first.stdout
     assert "error    tools: `broken.py` could not be loaded" in first.stdout
+    passed = next(line for line in first.stdout.splitlines() if line.startswith("ok  "))
+    assert "python" in passed
+    assert "servers" not in passed
     assert "doctor --fix" in first.stderr
     broken.unlink()
+    assert shell.run("mcp", "remove", "gone").returncode == 0
     shell.home.chmod(0o755)
     second = shell.run("doctor", "--fix", "--json")
     assert second.returncode == 0, second.stdout

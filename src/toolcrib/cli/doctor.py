@@ -83,7 +83,8 @@ def _show(findings: "Sequence[Finding]", *, fix: bool) -> None:
         for each in findings:
             if each.severity == severity:
                 _show_one(each)
-    fine = sorted({each.check for each in findings if each.severity == "ok"})
+    faulty = {each.check for each in findings if each.severity != "ok"}
+    fine = sorted({each.check for each in findings} - faulty)
     output.line(f"ok       {', '.join(fine)}")
     left = [each for each in findings if each.repaired is None]
     counts = [(sum(each.severity == severity for each in left), severity) for severity in ("error", "warning", "note")]
