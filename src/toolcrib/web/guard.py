@@ -97,6 +97,7 @@ _ONCE = (
     b"host", b"origin", b"sec-fetch-site", b"authorization", b"cookie", b"content-type", b"content-length",
     b"content-encoding", b"transfer-encoding", _ACTING_AS, SIGNATURE,
 )  # fmt: skip
+_EVENTS = b"text/event-stream"
 _DIGEST = "toolcrib.body_digest"
 """Scope key of the digest that the body of a forwarded request must have."""
 _NO_STATE: Mapping[str, object] = {}
@@ -168,6 +169,7 @@ class RequestGuard:
         except ToolcribError as error:
             _log(scope, error)
             await reply.refuse(error)
+            await reply.end_events()
         except asyncio.CancelledError:
             # A whole request is cancelled only at shutdown, after the grace period.
             await reply.refuse(Unavailable("crib.closed", "The crib stopped before the answer was ready."))
@@ -351,7 +353,7 @@ async def _until_ended(work: Awaitable[None], ended: anyio.Event) -> None:
 class _Reply:
     """The response side of a request: adds the security headers and sends at most one response."""
 
-    __slots__ = ("_headers", "_ok_headers", "_over", "_send", "_started", "_target", "is_page")
+    __slots__ = ("_headers", "_is_complete", "_ok_headers", "_over", "_send", "_start", "_target", "is_page")
 
     def __init__(self, scope: Scope, send: Send) -> None:
         path: str = scope["path"]
@@ -365,7 +367,8 @@ class _Reply:
         self.is_page = not for_programs and problems.wants_page(scope["headers"], path)
         self._target = _target(scope) if self.is_page and scope["method"] == "GET" else "/"
         self._send = send
-        self._started = False
+        self._start: Message | None = None
+        self._is_complete = False
         self._over = False
 
     async def send(self, message: Message) -> None:
@@ -373,9 +376,10 @@ class _Reply:
         if self._over:
             return
         if "status" in message:  # a start message or a whole response
-            self._started = True
             headers = self._ok_headers if self._ok_headers and message["status"] == OK else self._headers
-            message = {**message, "headers": [*message.get("headers", ()), *headers]}
+            self._start = message = {**message, "headers": [*message.get("headers", ()), *headers]}
+        else:
+            self._is_complete = not message.get("more_body")
         await self._send(message)
 
     async def send_whole(self, response: Response) -> None:
@@ -387,9 +391,15 @@ class _Reply:
 
     async def refuse(self, error: ToolcribError) -> None:
         """Answer with this error if no response has started, and drop all later messages."""
-        if not self._started:
+        if self._start is None:
             await problems.answer(self.send, error, as_page=self.is_page, target=self._target)
         self._over = True
+
+    async def end_events(self) -> None:
+        """End a stream of events that its application left open. Other incomplete responses are cut off."""
+        headers = self._start["headers"] if self._start is not None else ()
+        if not self._is_complete and any(value.startswith(_EVENTS) for _, value in headers):
+            await self._send({"type": "http.response.body", "body": b""})
 
 
 class _Counted:

@@ -1,5 +1,6 @@
 """REST on a real crib: shapes, refusals, and what a person's client would do."""
 
+import logging
 import re
 import socket
 from collections.abc import AsyncIterator
@@ -246,6 +247,21 @@ async def test_events_are_replayed_and_followed_and_too_old_ones_are_gone(runnin
             assert (gone.status_code, gone.json()["code"]) == (410, "feed.gone")
         assert (await client.get("/api/events", params={"after": "x"})).status_code == 422
         assert (await client.get("/api/events", headers={"last-event-id": "x"})).status_code == 400
+
+
+async def test_signing_out_ends_the_open_events_without_an_error(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    headers = {"origin": running.url, "sec-fetch-site": "same-origin"}
+    async with running.client(token=False) as client:
+        assert (await client.post("/login", data={"token": running.token}, headers=headers)).status_code == 303
+        after = running.holding.crib.feed.last
+        with anyio.fail_after(10):
+            async with client.stream("GET", "/api/events", params={"after": after}, headers=headers) as response:
+                assert response.status_code == 200
+                await client.post("/logout", headers=headers)
+                await response.aread()  # raises if the stream is cut off
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
 async def test_a_follower_that_never_reads_is_dropped_and_delays_nobody(tmp_path: Path) -> None:
