@@ -135,6 +135,10 @@ async def test_page_and_rest_show_what_an_app_receives_under_each_choice(tmp_pat
         assert everything["definitions"] > code["definitions"] > search["definitions"]
         assert search["saves"] == everything["tokens"] - search["tokens"]
         assert f"Receives 2 tools, {search['tokens']:,} tokens" in (await visitor.page("/connect")).text
+        (app,) = (await visitor.json("/"))["apps"]
+        assert (app["tools"], app["tokens"]) == (2, search["tokens"])
+        link = (await visitor.page("/")).one("section", aria_labelledby="by-app").all("a")[0].attributes["href"]
+        assert (await visitor.page("/connect")).one("li", id=link.removeprefix("/connect#"))
 
 
 async def test_app_of_an_agent_lists_as_the_agent_does_unless_its_address_says_otherwise(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ FACETS: Final = {
     "server": "Server",
     "tool": "Tool",
     "agent": "Agent",
-    "door": "Door",
+    "door": "Via",
     "session": "Session",
 }
 DECISIONS: Final = {"allow": "good", "ask": "warn", "deny": "alarm", "hidden": "alarm", "unknown": "soft"}

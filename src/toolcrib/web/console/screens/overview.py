@@ -6,7 +6,6 @@ partial, like the last. The filter by project, agent and app is part of the addr
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
@@ -18,7 +17,6 @@ from starlette.routing import Route
 
 from toolcrib.base.processes.memory import measure_sessions
 from toolcrib.gate.audit.statistics import CallFilter, CallStatistics, Tally, start_of_hour
-from toolcrib.gate.costs import definition_tokens
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
 from toolcrib.model.sessions import Session
@@ -30,6 +28,7 @@ from toolcrib.web.console.render import seconds
 from toolcrib.web.console.responses import Console, ScreenContent, route
 from toolcrib.web.console.screens.servers.list import ServersScreen
 from toolcrib.web.console.screens.sessions import STATES
+from toolcrib.web.tool_costs import with_offers
 
 
 class Range(NamedTuple):
@@ -116,16 +115,16 @@ class OverviewScreen:
         return {**_named(group), "hasPage": has_page}
 
     async def _apps(self) -> list[JsonObject]:
-        """Return the connected apps with what each would receive if it lists all tools."""
+        """Return the connected apps with what each receives."""
         crib = self._console.crib
         rows: list[JsonObject] = []
-        for app in await crib.clients.list(crib.settings.default_cwd):
-            for connection in app.connections:
-                principal = replace(crib.owner(source="ide"), agent=connection.agent)
-                tools = crib.gate.listing(principal).tools
-                tokens = sum(definition_tokens(crib.gate.name("endpoint", tool.ref), tool) for tool in tools)
-                title = f"{app.client.title} as {connection.agent}" if connection.agent else app.client.title
-                rows.append({"name": title, "client": app.client.name, "tools": len(tools), "tokens": tokens})
+        for app in await with_offers(crib, await crib.clients.list(crib.settings.default_cwd)):
+            for connection in app["connections"]:
+                offers = {each["tools"]: each for each in connection["offers"]}
+                offer = offers.get(connection["tools"], offers["all"])
+                title = f"{app['title']} as {connection['agent']}" if connection["agent"] else app["title"]
+                received = {"tools": offer["definitions"], "tokens": offer["tokens"]}
+                rows.append({"name": title, "client": app["client"], **received})
         return rows
 
     async def _saved(self, apps: int) -> JsonObject | None:
