@@ -5,8 +5,9 @@ set -eu
 cd "$(dirname "$0")/.."
 sh scripts/programs.sh docs
 rm -rf build/pages build/site
-mkdir -p build/pages
+mkdir -p build/pages/tests/cluster
 cp -R README.md CONTRIBUTING.md CHANGELOG.md LICENSE docs examples build/pages
+cp tests/cluster/README.md build/pages/tests/cluster
 find build/pages -name __pycache__ -prune -exec rm -rf {} +
 .tools/docs/bin/zensical build --strict
 echo "toolcrib: the documentation is in build/site/index.html" >&2

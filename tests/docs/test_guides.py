@@ -64,6 +64,12 @@ def test_the_site_has_every_page() -> None:
     assert listed == {path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md")}
 
 
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_pages_that_the_project_links_are_in_the_site(name: str) -> None:
+    linked = re.findall(r"\]\(([^):#]+\.md)[#)]", (ROOT / name).read_text(encoding="utf-8"))
+    assert set(linked) <= set(re.findall(r": (\S+\.md)$", SITE, re.MULTILINE))
+
+
 @takes_long
 def test_the_site_is_built_and_every_link_of_it_leads_somewhere() -> None:
     done = subprocess.run(["sh", "scripts/site.sh"], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
