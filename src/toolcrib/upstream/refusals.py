@@ -2,7 +2,7 @@
 
 The system only returns "permission denied" to the server, so this reads what the server reports. A path counts only if
 the sandbox does not allow it: other errors of permission are not the sandbox's. What a server writes is not trusted: it
-ends up in a problem for the owner, who decides.
+ends up in a problem for the owner, who decides. Links are resolved, so that the owner sees what would be allowed.
 """
 
 import os
@@ -23,6 +23,7 @@ _DENIED = r"(?:permission denied|operation not permitted)"
 _PATHS: Final = (
     re.compile(rf"{_DENIED}[^'\"\n]{{0,40}}['\"](/[^'\"\n]{{1,{_LONGEST_PATH}}})['\"]", re.IGNORECASE),
     re.compile(rf"(?:^|[\s(])(/[^\s:'\"]{{1,{_LONGEST_PATH}}}): {_DENIED}", re.IGNORECASE),
+    re.compile(rf"['\"](/[^'\"\n]{{1,{_LONGEST_PATH}}})['\"]: (?:\[Errno \d+\] )?{_DENIED}", re.IGNORECASE),
 )
 _HOSTS: Final = re.compile(r"(?:getaddrinfo E[A-Z_]+|connect E(?:ACCES|PERM)) ([\w.\[\]:-]{1,253})")
 _NO_NETWORK: Final = re.compile(
@@ -33,12 +34,12 @@ _NO_NETWORK: Final = re.compile(
 def refused_accesses(text: str, grants: SandboxGrants) -> Iterator[RefusedAccess]:
     """Yield what a text of the server says was refused, if it is outside these grants."""
     text = text[-_LONGEST_TEXT:]
-    for path in dict.fromkeys(found for pattern in _PATHS for found in pattern.findall(text)):
-        real = os.path.realpath(path)
+    found = (found for pattern in _PATHS for found in pattern.findall(text))
+    for real in dict.fromkeys(os.path.realpath(path) for path in found):
         if not grants.allows(real):
-            yield RefusedAccess("read", path)
+            yield RefusedAccess("read", real)
         elif not grants.allows(real, write=True):
-            yield RefusedAccess("write", path)
+            yield RefusedAccess("write", real)
     if grants.network != "none":
         return
     hosts = list(dict.fromkeys(_HOSTS.findall(text)))

@@ -3,20 +3,23 @@
 `project`: programs and system files can be read; the project, the working directory, the directories that the
 definition names and a private directory can be written; the network is on. `strict`: only the private directory can be
 written, and there is no network. Everything else of the user's home is out of reach in both, other processes included.
+A project's definition opens nothing outside of the project but the programs in its command line and code to load.
 
 The private directory has the temporary files and the caches of its package runner: in the user's own cache a hostile
 server could change a package that runs without a sandbox later.
 
-Must never grant the user's home, a directory above it, or the crib's home, unless the owner listed it.
+Must never grant the user's home, a directory above it, or the crib's home, unless the owner listed it. Must never
+follow a link out of a directory that the server can write: the server may have put it there for its next start.
 """
 
 import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +30,7 @@ from toolcrib.model.servers import ResolvedServer, ServerSpec
 _SYSTEM_LINUX: Final = (
     "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "/nix", "/snap",
     "/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager",
-    "/sys/devices/system", "/sys/fs/cgroup", "/dev/fd",
+    "/sys/devices/system", "/sys/fs/cgroup",
     "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/uptime", "/proc/version",
     "/proc/filesystems", "/proc/sys", "/proc/net",
 )  # fmt: skip
@@ -42,6 +45,8 @@ _PROGRAM_DIRECTORIES: Final = frozenset({"bin", "sbin", "Scripts", "shims", "scr
 _CODE: Final = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".rb", ".php", ".jar"})
 """Programs, whose directory is granted for reading only."""
 _PACKAGES: Final = "node_modules"
+_PACKAGE_FILES: Final = ("__init__.py", "package.json")
+_MOST_LINKS: Final = 40
 _CODE_VARIABLES: Final = ("PYTHONPATH", "NODE_PATH")
 _DATABASES: Final = frozenset({".db", ".sqlite", ".sqlite3", ".duckdb"})
 """Databases, which create files beside their own."""
@@ -107,9 +112,13 @@ class _Granting:
         self._spec = spec
         self._resolved = resolved
         self._platform = platform
-        self._home = Path(resolved.env.get("HOME") or deps.environment.get("HOME") or "/nonexistent")
+        self._project = os.path.realpath(spec.source.project) if spec.source.project is not None else None
+        self._owner = Path(deps.environment.get("HOME") or "/nonexistent")
+        named = resolved.env.get("HOME")
+        self._home = Path(named) if named and self._may_name(named) else self._owner
         self._crib = deps.root.parent
-        self._path = resolved.env.get("PATH") or deps.environment.get("PATH") or ""
+        self._own_path = deps.environment.get("PATH") or ""
+        self._path = resolved.env.get("PATH") or self._own_path
         self._bundles = Home(deps.root.parent).server_bundles
         self._private = deps.root / sha256(f"{spec.source.file}#{spec.name}".encode()).hexdigest()[:16]
         runner = Path(resolved.command or "").name
@@ -129,9 +138,12 @@ class _Granting:
         variables = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), private) | self._cached()
         if sandbox.reach == "none":
             variables |= dict.fromkeys(self._runner.offline, "true")
+        followed = _Links(self._changeable())
+        write = followed.resolve(*_DEVICES, private, *(() if is_strict else work), *sandbox.write)
+        read = followed.resolve(*system, *programs, *(work if is_strict else ()), *sandbox.read)
         granted = SandboxGrants(
-            read=_resolved(*system, *programs, *(work if is_strict else ()), *sandbox.read),
-            write=_resolved(*_DEVICES, private, *(() if is_strict else work), *sandbox.write),
+            read=_outermost(read, write),
+            write=_outermost(write),
             network=sandbox.reach,
             create=(private,),
             sockets=self._runner.uses_sockets or any(map(_is_socket, (*sandbox.read, *sandbox.write))),
@@ -152,10 +164,12 @@ class _Granting:
 
     def _programs(self) -> Iterator[str]:
         """Yield the installations of the command and of everything on the PATH."""
-        directories = [Path(each) for each in self._path.split(os.pathsep) if each.startswith("/")]
+        own = self._own_path.split(os.pathsep)
+        named = (each for each in self._path.split(os.pathsep) if each in own or self._may_name(each))
+        directories = [Path(each) for each in named if each.startswith("/")]
         command = self._resolved.command or ""
         found = shutil.which(command, path=self._path) if os.sep not in command else self._absolute(command)
-        if found is not None:
+        if found is not None and os.access(found, os.X_OK):
             directories += [Path(found).parent, Path(os.path.realpath(found)).parent]
         for directory in dict.fromkeys(directories):
             yield from self._installation(directory)
@@ -179,10 +193,10 @@ class _Granting:
         """Yield the project, the working directory, and the other files that the definition names."""
         project = self._spec.source.project
         for place in (project, self._resolved.cwd):
-            if place is not None and not self._is_shared(Path(place)):
+            if place is not None and self._may_name(place) and not self._is_shared(Path(place)):
                 yield place
         for path in self._named():
-            if not _is_code(path):
+            if not _is_code(path) and self._may_name(str(path)):
                 yield from self._unless_shared(path.parent if path.suffix.lower() in _DATABASES else path)
 
     def _code(self) -> Iterator[str]:
@@ -195,21 +209,31 @@ class _Granting:
             if path.suffix.lower() in _CODE:
                 yield from self._unless_shared(_packages_of(path.parent))
             elif _is_code(path):
-                yield from self._installation(path.parent)
-                yield from self._installation(Path(os.path.realpath(path)).parent)
-        for name in _CODE_VARIABLES:
-            for value in self._resolved.env.get(name, "").split(os.pathsep):
-                if value.startswith("/"):
-                    yield from self._unless_shared(Path(value))
+                real = _Links(self._changeable()).followed(str(path))
+                for file in (path, Path(real or path)):
+                    yield from self._installation(file.parent)
+        for value in os.pathsep.join(self._resolved.env.get(name, "") for name in _CODE_VARIABLES).split(os.pathsep):
+            if value.startswith("/") and (self._may_name(value) or _has_code(Path(value))):
+                yield from self._unless_shared(Path(value))
         if self._spec.source.root is not None:
             yield from self._unless_shared(Path(self._spec.source.root))
 
     def _named(self) -> Iterator[Path]:
         """Yield the existing paths in the arguments and variables of the definition."""
         values = [value for name, value in self._resolved.env.items() if name not in _CODE_VARIABLES]
-        for word in (*self._resolved.args, *(value for value in values if value.startswith("/"))):
+        paths = (value for value in values if value.startswith("/") and self._may_name(value))
+        for word in (*self._resolved.args, *paths):
             if (path := self._absolute(word)) is not None:
                 yield Path(path)
+
+    def _may_name(self, path: str) -> bool:
+        """Return whether the definition can open a path: that of a project only what is in the project."""
+        return self._project is None or Path(os.path.realpath(path)).is_relative_to(self._project)
+
+    def _changeable(self) -> list[str]:
+        """Return the directories with links of the server, or of the repository that it comes from."""
+        project = () if self._project is None else (self._project,)
+        return [*project, *self._places(), str(self._private), *self._spec.sandbox.write]
 
     def _unless_shared(self, path: Path) -> Iterator[str]:
         if not self._is_shared(path):
@@ -226,14 +250,25 @@ class _Granting:
     def _is_shared(self, path: Path) -> bool:
         """Return whether a directory has more than one program's or project's files: never granted as a whole."""
         real = Path(os.path.realpath(path))
-        home, crib = Path(os.path.realpath(self._home)), self._crib
-        above = (home, home / ".local", home / ".config", home / ".local" / "share")
-        return real in above or home.is_relative_to(real) or crib.is_relative_to(real) or real.is_relative_to(crib)
+        crib = self._crib
+        for home in (Path(os.path.realpath(self._owner)), Path(os.path.realpath(self._home))):
+            if real in (home / ".local", home / ".config", home / ".local" / "share") or home.is_relative_to(real):
+                return True
+        return crib.is_relative_to(real) or real.is_relative_to(crib)
 
 
 def _is_code(path: Path) -> bool:
     """Return whether a file is a program, which a server may run and not change."""
     return path.suffix.lower() in _CODE or (path.is_file() and os.access(path, os.X_OK))
+
+
+def _has_code(directory: Path) -> bool:
+    """Return whether programs can load something from a directory."""
+    try:
+        entries = list(islice(directory.iterdir(), 1000))
+    except (OSError, ValueError):
+        return False
+    return any(each.suffix in _CODE or any((each / name).exists() for name in _PACKAGE_FILES) for each in entries)
 
 
 def _packages_of(directory: Path) -> Path:
@@ -254,7 +289,10 @@ def _base_of(root: Path) -> Path | None:
     except (OSError, ValueError):
         return None
     homes = (line.partition("=")[2].strip() for line in lines if line.partition("=")[0].strip() == "home")
-    return next((Path(os.path.realpath(each)) for each in homes if each), None)
+    base = next((Path(os.path.realpath(each)) for each in homes if each), None)
+    # A server may have written this file itself, so the directory has to be what the file claims.
+    is_python = base is not None and _is_installation(base.parent) and os.access(base / "python3", os.X_OK)
+    return base if is_python else None
 
 
 def _is_socket(path: str) -> bool:
@@ -264,6 +302,47 @@ def _is_socket(path: str) -> bool:
         return False
 
 
-def _resolved(*paths: str) -> tuple[str, ...]:
-    """Return each path once, without links, except in /proc, where they depend on the process."""
-    return tuple(dict.fromkeys(path if path.startswith("/proc/") else os.path.realpath(path) for path in paths))
+class _Links:
+    """Resolves paths. Links in `changeable` directories must not lead out of them: the server can replace them."""
+
+    def __init__(self, changeable: Iterable[str]) -> None:
+        self._changeable = [os.path.realpath(each) for each in changeable]
+
+    def resolve(self, *paths: str) -> tuple[str, ...]:
+        """Return each path once, without links, except in /proc, where they depend on the process."""
+        found = (path if path.startswith("/proc/") else self.followed(path) for path in paths)
+        return tuple(dict.fromkeys(path for path in found if path is not None))
+
+    def followed(self, path: str) -> str | None:
+        """Return where a path leads, or None if a link that the server can replace leads out of its directories."""
+        real, followed, pending = "/", 0, _names(path)
+        places = list[str]()
+        while pending:
+            name = pending.pop()
+            step = str(Path(real).parent) if name == ".." else str(Path(real, name))
+            try:
+                target = str(Path(step).readlink())
+            except (OSError, ValueError):  # no link
+                real = step
+                continue
+            if (followed := followed + 1) > _MOST_LINKS:
+                return None
+            places += (each for each in self._changeable if Path(real).is_relative_to(each))
+            real = "/" if target.startswith("/") else real
+            pending += _names(target)
+        return real if all(Path(real).is_relative_to(each) for each in places) else None
+
+
+def _names(path: str) -> list[str]:
+    """Return the parts of a path, the first one last."""
+    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
+
+
+def _outermost(paths: tuple[str, ...], others: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the paths that no other one contains: those inside of a directory that the server can write may be
+    replaced by links between here and the start.
+    """
+    around = {*paths, *others}
+    return tuple(
+        path for path in paths if path not in others and not any(str(above) in around for above in Path(path).parents)
+    )

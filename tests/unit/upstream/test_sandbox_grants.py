@@ -1,5 +1,6 @@
 """What a profile grants: the project and what a server needs, never the user's home or the crib's."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -34,13 +35,21 @@ class Machine:
         return file
 
     def granted(
-        self, command: str, *args: str, sandbox: Sandbox | None = None, project: Path | None = None
+        self,
+        command: str,
+        *args: str,
+        sandbox: Sandbox | None = None,
+        project: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        is_own: bool = False,
     ) -> "Grants":
-        """What a server of the project gets."""
+        """What a server of the project gets, or one of the user's own with the project as its directory."""
         place = str(project or self.project)
         source = DefinitionSource("claude-code", "project", "mcp.json", project=place, directory=place)
+        if is_own:
+            source = DefinitionSource("toolcrib", "user", "mcp.json")
         spec = ServerSpec("x", "stdio", source, sandbox=sandbox or Sandbox("project"))
-        resolved = ResolvedServer(command, args, {}, place)
+        resolved = ResolvedServer(command, args, env or {}, place)
         environment = {"HOME": str(self.home), "PATH": self.path}
         made = grant(spec, resolved, SandboxDeps(self.crib / "sandboxes", environment), "linux")
         assert made.sandbox is not None
@@ -107,7 +116,8 @@ def test_what_the_definition_names_is_granted_and_code_is_not_writable(machine: 
     script.parent.mkdir()
     script.touch()
     program = machine.program("tools/bin/helper")
-    server = machine.granted("python3", str(script), f"--root={machine.home / 'docs'}", "--run", str(program))
+    words = (str(script), f"--root={machine.home / 'docs'}", "--run", str(program))
+    server = machine.granted("python3", *words, is_own=True)
     assert server.reads("tools/bin/helper")
     assert not server.writes("tools/bin/helper")
     assert server.writes("docs/new")
@@ -127,7 +137,7 @@ def test_homes_are_never_granted_unless_the_owner_lists_them(machine: Machine, n
 
 
 def test_strict_grants_no_writing_but_temporary_files(machine: Machine) -> None:
-    server = machine.granted("npx", str(machine.home / "docs"), sandbox=Sandbox("strict"))
+    server = machine.granted("npx", str(machine.home / "docs"), sandbox=Sandbox("strict"), is_own=True)
     assert server.reads("project/file")
     assert server.reads("docs/file")
     assert not any(server.writes(path) for path in ("project/file", "docs/file", ".npm/_npx"))
@@ -143,6 +153,8 @@ def test_strict_grants_no_writing_but_temporary_files(machine: Machine) -> None:
         ("Error: EACCES: permission denied, open '/srv/x'", "/srv/x"),
         ("open /srv/x: permission denied", "/srv/x"),
         ("cat: /srv/x: Permission denied", "/srv/x"),
+        ("python3: can't open file '/srv/x.py': [Errno 13] Permission denied", "/srv/x.py"),
+        ("ls: cannot open directory '/srv/a b': Permission denied", "/srv/a b"),
         ("[Errno 1] Operation not permitted: '/srv/x'", "/srv/x"),
     ],
 )
@@ -187,3 +199,74 @@ def test_caches_are_private_and_installed_browsers_can_be_read(machine: Machine)
 
 def test_no_terminal_is_granted(machine: Machine) -> None:
     assert not machine.granted("server").granted.allows("/dev/ptmx")
+
+
+def test_definition_of_a_project_opens_nothing_outside_of_it_but_its_code(machine: Machine) -> None:
+    script, secret = machine.home / "servers" / "server.py", str(machine.home / ".ssh")
+    script.parent.mkdir()
+    script.touch()
+    env = {"DATA": secret, "PYTHONPATH": f"/usr/lib:{secret}", "PATH": f"{secret}:/usr/bin", "HOME": secret}
+    server = machine.granted("npx", str(script), secret, f"--root={machine.home / 'docs'}", env=env)
+    assert server.reads("servers/helper.py") and server.writes("project/file")
+    assert not any(server.reads(path) for path in ("docs/file", ".ssh/id_ed25519", ".ssh/.npmrc"))
+    elsewhere = machine.granted("npx", str(machine.home), env={"HOME": "/nonexistent"}, is_own=True)
+    assert not elsewhere.reads(".ssh/id_ed25519")
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+@pytest.mark.parametrize("profile", ["project", "strict"])
+def test_links_in_directories_of_the_server_open_nothing(machine: Machine, profile: str, is_own: bool) -> None:
+    secret, data = machine.home / ".ssh", machine.project / "data"
+    program = machine.program(".ssh/run")
+    data.symlink_to(secret)
+    (machine.project / "tool").symlink_to(program)
+    (machine.project / "code").symlink_to(secret)
+    (machine.home / "elsewhere").symlink_to(data)
+    (machine.project / "npmrc-home").mkdir()
+    (machine.project / "npmrc-home" / ".npmrc").symlink_to(secret / "id_ed25519")
+    words = ("./data", str(data), f"--root={data}", "./data/../data", "./tool", str(machine.home / "elsewhere"))
+    env = {"DATA": str(data), "PYTHONPATH": str(machine.project / "code")}
+    sandbox = Sandbox("strict" if profile == "strict" else "project", True, (f"{data}/id_ed25519",), (str(data),))
+    server = machine.granted("npx", *words, sandbox=sandbox, env=env, is_own=is_own)
+    assert server.reads("project/file")
+    assert not server.reads(".ssh/id_ed25519")
+    moved = machine.granted("npx", env={"HOME": str(machine.project / "npmrc-home")})
+    assert not moved.reads(".ssh/id_ed25519")
+
+
+def test_links_inside_of_the_directories_of_the_server_and_elsewhere_work(machine: Machine) -> None:
+    (machine.project / "current").symlink_to("releases")
+    (machine.project / "releases").mkdir()
+    (machine.home / "shortcut").symlink_to(machine.home / "docs")
+    words = ("./current", str(machine.home / "shortcut"))
+    server = machine.granted("npx", *words, is_own=True)
+    assert server.writes("project/releases/x") and server.writes("docs/x")
+
+
+def test_environment_in_the_project_opens_only_a_python(machine: Machine) -> None:
+    python = machine.program("pythons/3.12/bin/python3")
+    (python.parent.parent / "lib").mkdir()
+    folder = machine.project / ".venv"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(python)
+    (folder / "pyvenv.cfg").write_text(f"home = {python.parent}\n")
+    command = str(folder / "bin" / "python")
+    assert machine.granted(command, "server.py").reads("pythons/3.12/lib/os.py")
+    (folder / "pyvenv.cfg").write_text(f"home = {machine.home / '.ssh' / 'bin'}\n")
+    assert not machine.granted(command, "server.py").reads(".ssh/id_ed25519")
+    (folder / "bin" / "python").unlink()
+    (machine.home / ".ssh" / "id_ed25519").touch()
+    (folder / "bin" / "python").symlink_to(machine.home / ".ssh" / "id_ed25519")
+    assert not machine.granted(command, "server.py").reads(".ssh/id_ed25519")
+
+
+def test_nothing_of_the_process_of_the_crib_is_granted(machine: Machine) -> None:
+    granted = machine.granted("npx", "server").granted
+    assert [path for path in granted.read if path.startswith(f"/proc/{os.getpid()}")] == []
+
+
+def test_refused_path_is_the_one_that_links_lead_to(tmp_path: Path) -> None:
+    (tmp_path / "data").symlink_to("/srv/secret")
+    grants = SandboxGrants(read=("/usr",), write=(str(tmp_path.resolve()),))
+    found = refused_accesses(f"Permission denied: '{tmp_path}/data/key'", grants)
+    assert [each.target for each in found] == ["/srv/secret/key"]
