@@ -35,7 +35,7 @@ _ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-f]{2}|.)")
 _WRITES = re.compile(rb"\bO_(?:WRONLY|RDWR|CREAT|TRUNC|APPEND)\b")
 _INTERNET = re.compile(rb'sin6?_port=htons\((\d+)\).*?(?:inet_addr\("|inet_pton\(AF_INET6, ")([0-9a-fA-F:.]+)"')
 _LETTERS: Final = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f", b"a": b"\a", b"b": b"\b"}
-_CREDENTIALS = re.compile(
+CREDENTIALS = re.compile(
     r"(?:^|/)(?:\.ssh|\.gnupg|\.aws|\.azure|\.kube|\.gcloud|\.docker|\.netrc|\.git-credentials|\.pgpass|\.npmrc|\.pypirc"
     r"|\.env(?:\.[\w-]+)?|\.password-store|\.mozilla|google-chrome|chromium|keyrings?|keychains?|gh/hosts\.yml|gcloud"
     r"|id_(?:rsa|dsa|ecdsa|ed25519)|[^/]*(?:credential|secret|token|passwd|password|cookies)[^/]*"
@@ -127,7 +127,7 @@ class AccessRecorder:
     def result(self) -> LearnedAccess:
         """Return what was recorded so far."""
         read, write = [*self._read], [*self._write]
-        credentials = sorted({path for path in (*read, *write) if _CREDENTIALS.search(path)})
+        credentials = sorted({path for path in (*read, *write) if CREDENTIALS.search(path)})
         folded_write = self._fold((path for path in write if path not in credentials), credentials)
         covered = SandboxGrants(write=folded_write)
         more = (path for path in read if path not in credentials and not covered.allows(path))

@@ -26,6 +26,8 @@ from typing import Final
 from toolcrib.base.home import Home
 from toolcrib.model.sandbox import SandboxGrants
 from toolcrib.model.servers import ResolvedServer, ServerSpec
+from toolcrib.servers.sandbox import registry_origin
+from toolcrib.upstream.learning import CREDENTIALS
 
 _SYSTEM_LINUX: Final = (
     "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/usr", "/etc", "/opt", "/nix", "/snap",
@@ -196,7 +198,7 @@ class _Granting:
             if place is not None and self._may_name(place) and not self._is_shared(Path(place)):
                 yield place
         for path in self._named():
-            if not _is_code(path) and self._may_name(str(path)):
+            if not _is_code(path) and self._may_name(str(path)) and not self._is_withheld(path):
                 yield from self._unless_shared(path.parent if path.suffix.lower() in _DATABASES else path)
 
     def _code(self) -> Iterator[str]:
@@ -229,6 +231,10 @@ class _Granting:
     def _may_name(self, path: str) -> bool:
         """Return whether the definition can open a path: that of a project only what is in the project."""
         return self._project is None or Path(os.path.realpath(path)).is_relative_to(self._project)
+
+    def _is_withheld(self, path: Path) -> bool:
+        """Return whether a path looks like credentials and its publisher may have chosen it."""
+        return registry_origin(self._spec) is not None and CREDENTIALS.search(os.path.realpath(path)) is not None
 
     def _changeable(self) -> list[str]:
         """Return the directories with links of the server, or of the repository that it comes from."""

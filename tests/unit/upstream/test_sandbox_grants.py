@@ -270,3 +270,18 @@ def test_refused_path_is_the_one_that_links_lead_to(tmp_path: Path) -> None:
     grants = SandboxGrants(read=("/usr",), write=(str(tmp_path.resolve()),))
     found = refused_accesses(f"Permission denied: '{tmp_path}/data/key'", grants)
     assert [each.target for each in found] == ["/srv/secret/key"]
+
+
+def test_published_definition_opens_no_credentials(machine: Machine) -> None:
+    source = DefinitionSource("toolcrib", "user", "mcp.json")
+    published = {"registry": {"name": "com.example/notes", "version": "1.0.0"}}
+    spec = ServerSpec("x", "stdio", source, sandbox=Sandbox("project"), extra=published)
+    resolved = ResolvedServer("npx", (f"{machine.home}/docs", f"{machine.home}/.ssh"), {"A": f"{machine.home}/.ssh"})
+    environment = {"HOME": str(machine.home), "PATH": machine.path}
+    deps = SandboxDeps(machine.crib / "sandboxes", environment)
+    made = grant(spec, resolved, deps, "linux").sandbox
+    assert made is not None
+    grants = Grants(machine.home, made, {})
+    assert grants.writes("docs/new") and not grants.reads(".ssh/id_ed25519")
+    listed = grant(replace(spec, sandbox=Sandbox("project", True, write=(f"{machine.home}/.ssh",))), resolved, deps)
+    assert listed.sandbox is not None and listed.sandbox.allows(f"{machine.home}/.ssh/config", write=True)
