@@ -2,8 +2,8 @@
 
 import re
 import time
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
 
 from toolcrib.gate.policy.regular import NotRegular, regular
 from toolcrib.gate.results.fitting import shape
@@ -19,6 +19,9 @@ _MOST_CHARACTERS: Final = 40_000
 """Characters of one answer."""
 _GREP_SECONDS: Final = 0.2
 _LONGEST_LINE: Final = 2_000
+_PIECE: Final = 1_500
+"""Characters of the parts in which a longer line is searched."""
+_ANY_CASE: Final = "(?i)"
 _STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\*)\]")
 _PLAIN: Final = re.compile(r"[\w\s/:@,;=\"'<>%&#~`-]+")
 
@@ -101,29 +104,79 @@ def _lines(text: str, asked: str) -> CallResult:
 
 def _grep(text: str, pattern: str) -> CallResult:
     """Return the lines that contain a match. Matching takes linear time, and stops after a fraction of a second."""
-    plain = pattern.casefold() if _PLAIN.fullmatch(pattern) else None
     try:
-        expression = regular(_anywhere(pattern)) if plain is None else None
+        matches = _matcher(pattern)
     except NotRegular as error:
         return CallResult.error(f"grep: {error}")
     found: list[tuple[int, str]] = []
+    shown = (0, 0)
     end = time.perf_counter() + _GREP_SECONDS
-    for number, line in enumerate(text.splitlines(), start=1):
-        if plain is not None:
-            matches = plain in line.casefold()
-        else:
-            matches = expression is not None and expression.matches(line[:_LONGEST_LINE]) is True
-        if matches:
-            found.append((number, line))
+    for piece in _pieces(text):
+        if matches(piece):
+            found.append((piece.number, piece.shown(shown[1] if shown[0] == piece.number else 0)))
+            shown = (piece.number, piece.end)
         if time.perf_counter() > end:
-            found.append((number, "[the search stopped here: it took too long]"))
+            found.append((piece.number, "[the search stopped here: it took too long]"))
             break
     return _numbered(found) if found else CallResult.text(f"[No line contains {pattern!r}.]")
 
 
+class _Piece(NamedTuple):
+    """A line, or a part of a long line, such as JSON without line breaks."""
+
+    number: int
+    line: str
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        return self.line[self.start : self.end]
+
+    def shown(self, after: int) -> str:
+        """Return what to show: nothing that was shown before, and where a part of a line begins."""
+        if len(self.line) <= _LONGEST_LINE:
+            return self.line
+        first = max(self.start, after)
+        return f"[characters {first + 1:,} to {self.end:,}] {self.line[first : self.end]}"
+
+
+def _pieces(text: str) -> Iterator[_Piece]:
+    """Yield all lines, long ones in parts that overlap by half, so that a match at a border is found."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if len(line) <= _LONGEST_LINE:
+            yield _Piece(number, line, 0, len(line))
+            continue
+        for start in range(0, len(line) - _PIECE // 2, _PIECE // 2):
+            yield _Piece(number, line, start, min(start + _PIECE, len(line)))
+
+
+def _matcher(pattern: str) -> Callable[[_Piece], bool]:
+    """Return a test for a match, of words without case. Raises `NotRegular`."""
+    if _PLAIN.fullmatch(pattern):
+        words = pattern.casefold()
+        return lambda piece: words in piece.text.casefold()
+    regular(pattern)  # its message has the position in what the caller wrote
+    expression = regular(_anywhere(pattern))
+    starts, ends = _anchors(pattern.removeprefix(_ANY_CASE))
+
+    def matches(piece: _Piece) -> bool:
+        if (starts and piece.start > 0) or (ends and piece.end < len(piece.line)):
+            return False
+        return expression.matches(piece.text) is True
+
+    return matches
+
+
+def _anchors(pattern: str) -> tuple[bool, bool]:
+    return pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith("\\$")
+
+
 def _anywhere(pattern: str) -> str:
     """Return an expression for whole lines that contain a match. Anchors are only supported at both ends."""
-    starts, ends = pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith("\\$")
+    if pattern.startswith(_ANY_CASE):
+        return _ANY_CASE + _anywhere(pattern.removeprefix(_ANY_CASE))
+    starts, ends = _anchors(pattern)
     inner = pattern[1 if starts else 0 : -1 if ends else None]
     return f"{'' if starts else '.*'}(?:{inner}){'' if ends else '.*'}"
 

@@ -129,6 +129,29 @@ def test_lines_and_patterns_are_read(arguments: JsonObject, expected: str) -> No
     assert text_of(read_kept(KeptResults().keep(ANN, LINES, ()), arguments)) == expected
 
 
+@pytest.mark.parametrize(
+    "pattern", ["NEEDLE", r"need\w+ \d", "(?i)NEED.E", "needle 7 .", r"needle \d .*end$", "border"],
+)  # fmt: skip
+@pytest.mark.parametrize("at", [0, 740, 1_495, 9_000])
+def test_match_in_a_long_line_is_found_and_shown(pattern: str, at: int) -> None:
+    line = f"{'x' * at}needle 7 border{'.' * 500}end"
+    text = f"first\n{line.ljust(12_000) if pattern[-1] != '$' else line.rjust(12_000)}\nlast needle"
+    answer = text_of(read_kept(KeptResults().keep(ANN, text, ()), {"grep": pattern}))
+    assert answer.startswith("2: [characters ")
+    assert "needle 7 border" in answer
+    assert len(answer) < 4_000
+
+
+def test_anchors_in_a_long_line_are_its_own_ends() -> None:
+    kept = KeptResults().keep(ANN, "ab" * 10_000, ())
+    assert text_of(read_kept(kept, {"grep": "^b.*a$"})).startswith("[No line contains")
+
+
+def test_position_in_a_message_about_a_pattern_is_the_callers() -> None:
+    answer = read_kept(KeptResults().keep(ANN, LINES, ()), {"grep": "a("})
+    assert text_of(answer) == "grep: unclosed `(` at position 3"
+
+
 def test_pages_cover_the_whole_text() -> None:
     whole = KeptResults().keep(ANN, LINES, ())
     first = text_of(read_kept(whole, {}))
