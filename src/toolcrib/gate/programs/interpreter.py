@@ -8,7 +8,7 @@ are never passed to it: they abort the interpreter at exit.
 """
 
 import importlib
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Container, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -52,8 +52,9 @@ class WantedCall:
 class RunningProgram:
     """One run of a program, from one set of calls to the next."""
 
-    def __init__(self, monty: Any, session: Any, code: str) -> None:
+    def __init__(self, monty: Any, session: Any, code: str, functions: Container[str]) -> None:
         self._monty = monty
+        self._functions = functions
         self._session = session
         self._code = code
         self._printed = monty.CollectString(max_bytes=MOST_OUTPUT)
@@ -92,7 +93,8 @@ class RunningProgram:
                 self._snapshot = snapshot
                 return [self._wanted.pop(number) for number in snapshot.pending_call_ids]
             if isinstance(snapshot, monty.NameLookupSnapshot):
-                snapshot = snapshot.resume()
+                name = snapshot.variable_name
+                snapshot = snapshot.resume(value=_named(name)) if name in self._functions else snapshot.resume()
             elif snapshot.is_os_function:
                 snapshot = snapshot.resume_not_handled()
             else:
@@ -119,8 +121,8 @@ class ProgramInterpreter:
                 await anyio.to_thread.run_sync(partial(pool.__exit__, None, None, None))
 
     @asynccontextmanager
-    async def running(self, code: str, stubs: str) -> AsyncGenerator[RunningProgram]:
-        """Provide a worker for one run of a program. `stubs` declare the functions that it may call."""
+    async def running(self, code: str, stubs: str, functions: Container[str] = ()) -> AsyncGenerator[RunningProgram]:
+        """Provide a worker for one run of a program. `stubs` declare the `functions` that it may call."""
         pool = await self._open()
         session = pool.checkout(
             limits={
@@ -140,7 +142,7 @@ class ProgramInterpreter:
         )
         await anyio.to_thread.run_sync(session.__enter__)
         try:
-            yield RunningProgram(self._monty, session, code)
+            yield RunningProgram(self._monty, session, code, functions)
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(partial(session.__exit__, None, None, None))
@@ -157,6 +159,15 @@ class ProgramInterpreter:
                 await anyio.to_thread.run_sync(pool.__enter__)
                 self._pool = pool
             return self._pool
+
+
+def _named(name: str) -> Callable[..., None]:
+    """Return what stands for a function that a program uses as a value. The interpreter asks for its calls by name."""
+
+    def function() -> None: ...
+
+    function.__name__ = name
+    return function
 
 
 def _text_of(error: Any) -> str:

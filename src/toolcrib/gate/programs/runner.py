@@ -9,6 +9,7 @@ Invariant: a call is made once, and never before the calls of its set are approv
 collected call came before it, because it may depend on that call.
 """
 
+import math
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ from toolcrib.gate.programs.interpreter import ProgramError, ProgramInterpreter,
 from toolcrib.gate.programs.planned_call import CallKey, PlannedCall, ProgramCall, plan, refuse_edit, set_of
 from toolcrib.gate.refusals import error_sentence
 from toolcrib.model.errors import Denied, InvalidRequest, ToolcribError
-from toolcrib.model.json import Json, JsonObject, is_array, is_object, loads
+from toolcrib.model.json import DIGITS_LIMIT, Json, JsonObject, dumps, is_array, is_object, loads
 from toolcrib.model.principals import Principal
 from toolcrib.model.sources import CallContext, Client, ReportProgress
 from toolcrib.model.tools import CallResult
@@ -36,6 +37,8 @@ LONGEST_CODE: Final = 100_000
 """Characters of a program."""
 _AT_ONCE: Final = 8
 """Calls of one program that run at the same time."""
+_DEEPEST: Final = 100
+"""Nesting of a returned value. What is deeper is left out, because clients could not read it."""
 
 
 class MadeCall(NamedTuple):
@@ -120,7 +123,7 @@ class ProgramRun:
     async def _pass(self) -> _Pass:
         current = _Pass()
         left = Counter(self._approved)
-        async with self._interpreter.running(self._code, self._stubs) as program:
+        async with self._interpreter.running(self._code, self._stubs, self._functions) as program:
             try:
                 wanted = await program.start()
                 while wanted:
@@ -265,20 +268,24 @@ def _printed(program: RunningProgram) -> str:
     return f"{output}\n" if output and not output.endswith("\n") else output
 
 
-def _plain(value: Any) -> Json:
+def _plain(value: Any, depth: int = 0) -> Json:
     """Return a value of a program as JSON; what has no JSON form as its representation."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
+    if depth > _DEEPEST:
+        return "…"
     if is_object(value):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(each, depth + 1) for key, each in value.items()}
     if is_array(value):
-        return [_plain(each) for each in value]
+        return [_plain(each, depth + 1) for each in value]
+    if isinstance(value, int) and abs(value) >= 10**DIGITS_LIMIT:
+        return f"an integer of {value.bit_length():,} bits"
+    if value is None or isinstance(value, int | str) or (isinstance(value, float) and math.isfinite(value)):
+        return value
     return repr(value)
 
 
 def _shown(value: Any) -> str:
     plain = _plain(value)
-    return plain if isinstance(plain, str) else orjson.dumps(plain, option=orjson.OPT_INDENT_2).decode()
+    return plain if isinstance(plain, str) else dumps(plain, option=orjson.OPT_INDENT_2).decode()
 
 
 def _result(text: str, shape: JsonObject, *, is_error: bool = False) -> CallResult:

@@ -204,6 +204,36 @@ async def test_faulty_program_is_an_error_result_to_act_on(lab: Lab, code: str, 
         assert expected in text_of(result)
 
 
+async def test_function_of_a_tool_is_a_value(lab: Lab) -> None:
+    async with lab.client("http", MODERN, path=CODE) as client:
+        result = await run(client, "named = {'echo': lab_echo}\nawait named['echo'](text='hello')")
+        assert (result.is_error, '"said": "hello"' in text_of(result)) == (False, True)
+        assert "lab_echo" in text_of(await run(client, "lab_echo"))
+        assert (await run(client, "await (lambda **given: lab_secret)()(x=1)")).is_error
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("2**100", "1267650600228229401496703205376"),
+        ("[-2**80]", "[\n  -1208925819614629174706176\n]"),
+        ("10**400", "an integer of 1,329 bits"),
+        ("float('nan')", "nan"),
+        ("{'x': float('inf')}", '{\n  "x": "inf"\n}'),
+    ],
+)
+async def test_number_beyond_json_or_64_bits_is_shown(lab: Lab, code: str, expected: str) -> None:
+    async with lab.client("http", MODERN, path=CODE) as client:
+        result = await run(client, code)
+        assert (result.is_error, text_of(result)) == (False, expected)
+
+
+async def test_deeply_nested_value_is_shown_in_part(lab: Lab) -> None:
+    async with lab.client("http", MODERN, path=CODE) as client:
+        result = await run(client, "nested: list = []\nfor _ in range(5_000):\n    nested = [nested]\nnested")
+        assert (result.is_error, "…" in text_of(result)) == (False, True)
+
+
 async def test_endless_program_ends_at_its_limit_and_the_next_one_runs(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
