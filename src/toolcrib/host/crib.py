@@ -206,7 +206,7 @@ class Crib:
         id = f"{socket.gethostname()} {self.home.marker}"
         self.membership = await stack.enter_async_context(Membership(self.store, id))
         key = self.cluster_secret.key(KEY_PURPOSE) if self.cluster_secret is not None and self.store.shared else None
-        self.request_signer = RequestSigner(key, id) if key is not None else None
+        self.request_signer = RequestSigner(key, id, since=self.membership.epoch) if key is not None else None
         self.node_client: NodeClient | None = None
         if self.request_signer is not None:
             client = NodeClient(self.request_signer, self.membership, self.settings.tls_cert)

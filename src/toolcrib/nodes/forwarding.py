@@ -1,8 +1,9 @@
 """Requests from one node to another: signed, valid once, and sent only to addresses of live nodes.
 
-A signature covers the receiving node, the method, the target, the digest of the body, the caller, the time and a nonce.
-It is a MAC with a key that all nodes derive from the cluster's secret. The receiver accepts it for a minute, which
-allows for clocks that differ, and remembers its nonce for as long.
+A signature covers the receiving node and the epoch of its lease, the method, the target, the digest of the body, the
+caller, the time and a nonce. It is a MAC with a key that all nodes derive from the cluster's secret. The receiver
+accepts it for a minute, which allows for clocks that differ, and remembers its nonce for as long. A node that restarts
+has forgotten the nonces, so it refuses what was signed for an epoch before its start.
 
 Must never send a request to an address that is not in the list of nodes, or accept one twice.
 """
@@ -51,17 +52,20 @@ class SignedRequest:
 class RequestSigner:
     """Signs the requests of this node and verifies those of others."""
 
-    def __init__(self, key: bytes, node: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, key: bytes, node: str, clock: Callable[[], float] = time.time, *, since: int = 0) -> None:
+        """`since` is the epoch of the first lease of this process."""
         self._key = key
         self._node = node
+        self._since = since
         self._clock = clock
         self._seen: dict[str, float] = {}
 
-    def sign(self, *, to: str, method: str, target: str, body: bytes, caller: JsonObject) -> str:
-        """Return the value of the header for one request."""
+    def sign(self, *, to: str, method: str, target: str, body: bytes, caller: JsonObject, epoch: int) -> str:
+        """Return the value of the header for one request. `epoch` is that of the receiver's lease."""
         stated: JsonObject = {
             "from": self._node,
             "to": to,
+            "epoch": epoch,
             "method": method,
             "target": target,
             "digest": hashlib.sha256(body).hexdigest(),
@@ -80,6 +84,9 @@ class RequestSigner:
         stated = self._open(header)
         if (stated.get("to"), stated.get("method"), stated.get("target")) != (self._node, method, target):
             raise _refused("The signature of another node is for another request.")
+        epoch: Json = stated.get("epoch", self._since)  # nodes of the previous version do not state it
+        if not isinstance(epoch, int) or epoch < self._since:
+            raise _refused("The signature of another node is from before this node started.")
         now, at, nonce = self._clock(), stated.get("at"), str(stated.get("nonce"))
         if not isinstance(at, int | float) or abs(now - at) > VALID_SECONDS:
             raise _refused("The signature of another node has expired, or the clocks of the nodes differ too much.")
@@ -162,10 +169,10 @@ class NodeClient:
         seconds: float | None = _ANSWER_SECONDS,
     ) -> AsyncGenerator[httpx2.Response]:
         """Send a request and yield its response. Without `seconds`, wait for as long as it takes."""
-        address = await self._membership.address_of(node)
+        address, epoch = await self._membership.reach(node)
         if address is None:
             raise _unreachable(node)
-        signature = self._signer.sign(to=node, method=method, target=target, body=body, caller=caller)
+        signature = self._signer.sign(to=node, method=method, target=target, body=body, caller=caller, epoch=epoch)
         given = {**(headers or {}), SIGNATURE_HEADER: signature}
         timeout = httpx2.Timeout(seconds, connect=_CONNECT_SECONDS)
         try:

@@ -116,7 +116,11 @@ class Membership:
 
     async def address_of(self, id: str) -> str | None:
         """Return the URL of a node; None if it is unknown, dead or does not listen."""
-        return next((node.address for node in await self.alive() if node.id == id), None)
+        return (await self.reach(id))[0]
+
+    async def reach(self, id: str) -> tuple[str | None, int]:
+        """Return the URL of a node and the epoch of its lease; no URL if it is unknown, dead or does not listen."""
+        return next(((node.address, node.epoch) for node in await self.alive() if node.id == id), (None, 0))
 
     async def described(self) -> list[Node]:
         """Return all nodes with the number of their sessions."""

@@ -18,9 +18,10 @@ class Clock:
         return self.now
 
 
-def sign(clock: Clock, *, key: bytes = KEY, to: str = "b", body: bytes = b"{}") -> str:
+def sign(clock: Clock, *, key: bytes = KEY, to: str = "b", body: bytes = b"{}", epoch: int = 7) -> str:
     """A signature of node a."""
-    return RequestSigner(key, "a", clock).sign(to=to, method="POST", target="/x?y=1", body=body, caller=CALLER)
+    signer = RequestSigner(key, "a", clock)
+    return signer.sign(to=to, method="POST", target="/x?y=1", body=body, caller=CALLER, epoch=epoch)
 
 
 def test_signature_is_accepted_once_and_states_the_caller() -> None:
@@ -30,6 +31,16 @@ def test_signature_is_accepted_once_and_states_the_caller() -> None:
     assert (signed.node, signed.caller) == ("a", CALLER)
     with pytest.raises(Denied, match="sent twice"):
         receiver.verify(header, method="POST", target="/x?y=1")
+
+
+def test_node_that_restarted_refuses_what_was_signed_before() -> None:
+    clock = Clock()
+    header = sign(clock, epoch=7)
+    RequestSigner(KEY, "b", clock, since=7).verify(header, method="POST", target="/x?y=1")
+    with pytest.raises(Denied, match="before this node started"):
+        RequestSigner(KEY, "b", clock, since=9).verify(header, method="POST", target="/x?y=1")
+    later = sign(clock, epoch=10)  # the node lost its lease meanwhile, and has a new one
+    assert RequestSigner(KEY, "b", clock, since=9).verify(later, method="POST", target="/x?y=1").node == "a"
 
 
 @pytest.mark.parametrize(("method", "target"), [("GET", "/x?y=1"), ("POST", "/x"), ("POST", "/x?y=2")])
