@@ -51,6 +51,11 @@ SHOWN = {
     "An untrusted file never renames, shadows": "test_an_untrusted_project_cannot_take_the_name_of_a_trusted_server",
     "A sign-in works only in the place": "test_sign_ins_are_bound_to_the_place_and_the_address",
     "Servers of a project or a registry start": "test_project_profile_allows_the_project_and_the_network_only",
+    "definition opens nothing outside of the project": (
+        "test_definition_of_a_project_opens_nothing_outside_of_it_but_its_code"
+    ),
+    "a definition from the registry no credentials": "test_published_definition_opens_no_credentials",
+    "could put into its own directories open nothing": "test_links_in_directories_of_the_server_open_nothing",
     "The crib's home is closed to every session": "test_home_is_closed_in_every_mode_whatever_rules_allow",
     "hard links and other spellings": "test_hard_links_to_files_of_the_home_are_closed",
     "Edits of files that decide what runs": "test_edits_of_files_that_decide_what_runs_are_asked_for_in_accept_edits",
