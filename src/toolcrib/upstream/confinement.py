@@ -135,7 +135,7 @@ class Confinement:
         stack.callback(pipe.unlink, missing_ok=True)
         prepared, project, strict, reading = await anyio.to_thread.run_sync(prepare)
         proxy = await stack.enter_async_context(HostProxy(None, partial(_note, recorder)))
-        home = resolved.env.get("HOME") or deps.environment.get("HOME") or "/nonexistent"
+        home = deps.environment.get("HOME") or "/nonexistent"  # the definition may name another one
         recorder.begin((project, strict), home, resolved.cwd, proxy.port)
         trace = tuple(tracer(tracer_support().program or "strace", str(pipe)))
         output = PipeReader(reading, recorder.feed, lambda: None)

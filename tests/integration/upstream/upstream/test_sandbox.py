@@ -279,3 +279,18 @@ async def test_learning_proposes_what_the_server_used(yard: Yard, tmp_path: Path
     assert (proposal["profile"], proposal["hosts"], learned["direct"]) == ("strict", [page], [])
     assert learned["credentials"] == [str(user / ".ssh" / "file")]
     assert learned["leftOut"] == 1
+
+
+@pytest.mark.skipif(tracer_support().program is None, reason="This system has no strace.")
+async def test_home_is_not_proposed_if_the_definition_sets_another_one(yard: Yard, tmp_path: Path) -> None:
+    spec = project_spec(tmp_path, Sandbox("learn", chosen=True))
+    source = await yard.ready(replace(spec, env={**spec.env, "HOME": str(tmp_path / "other")}))
+    user = tmp_path / "user"
+    for number in range(4):
+        (user / f"n{number}").write_text("note")
+        assert await call_text(source, "read", str(user / f"n{number}")) == "note"
+    source.upstream.restart()  # so that all output of the tracer has been read
+    await yard.until(lambda: source.status.pid is not None and source.status.state == "connected")
+    assert source.status.learned is not None
+    proposed = source.status.learned["proposal"]["read"]
+    assert str(user) not in proposed and str(user / "n0") in proposed
