@@ -40,7 +40,7 @@ class Complaints:
     """What pages complained about. A test that provokes a refusal says so with `expect`."""
 
     found: list[str] = field(default_factory=list[str])
-    expected: list[str] = field(default_factory=lambda: ["net::ERR_NETWORK_ACCESS_REVOKED"])
+    expected: list[str] = field(default_factory=lambda: ["net::ERR_NETWORK_ACCESS_REVOKED", "/healthz)"])
     """At first only what the probe of apps provokes."""
 
     def expect(self, part: str) -> None:

@@ -80,14 +80,12 @@ def policy_headers(granted: Domains) -> dict[str, str]:
 
 
 PROBE_PAGE: Final = """<!doctype html><title>Probe</title><script>
-const report = (contained) => parent.postMessage({contained}, "*");
-fetch("/healthz", {mode: "no-cors"}).then(() => report(false), () => report(true));
+const report = (connected) => parent.postMessage({connected}, "*");
+fetch("/healthz", {mode: "no-cors"}).then(() => report(true), () => report(false));
 </script>"""
-"""Reports whether the browser refuses a connection that only `Connection-Allowlist` forbids."""
-PROBE_HEADERS: Final = {
-    "content-security-policy": f"default-src 'none'; script-src {INLINE}; connect-src 'self'",
-    "connection-allowlist": "()",
-}
+"""Reports whether it could connect. The console opens it with `Connection-Allowlist` and without."""
+PROBE_POLICY: Final = {"content-security-policy": f"default-src 'none'; script-src {INLINE}; connect-src 'self'"}
+NO_CONNECTIONS: Final = {"connection-allowlist": "()"}
 
 
 def _policy(granted: Domains) -> str:

@@ -9,7 +9,7 @@ from toolcrib.model.errors import InvalidRequest, NotFound
 from toolcrib.model.json import Json, JsonObject, is_object, loads
 from toolcrib.model.sources import ReportProgress
 from toolcrib.model.tools import ToolRef
-from toolcrib.web.console.app_views import PROBE_HEADERS, PROBE_PAGE, AppView, policy_headers
+from toolcrib.web.console.app_views import NO_CONNECTIONS, PROBE_PAGE, PROBE_POLICY, AppView, policy_headers
 from toolcrib.web.console.approval_card import card
 from toolcrib.web.console.calls import RunningCall
 from toolcrib.web.console.responses import Console, ScreenContent, route
@@ -66,8 +66,9 @@ class AppsScreen:
         return HTMLResponse(view.html or "", headers=policy_headers(self._apps.granted(view)))
 
     async def probe(self, request: Request) -> Response:
-        """Return a page that tests what the browser lets an app do."""
-        return HTMLResponse(PROBE_PAGE, headers=PROBE_HEADERS)
+        """Return a page that tests what the browser lets an app do, with its limit or without."""
+        limit = {} if "open" in request.query_params else NO_CONNECTIONS
+        return HTMLResponse(PROBE_PAGE, headers=PROBE_POLICY | limit)
 
     async def allow(self, request: Request) -> Response:
         """Allow the domains that an app declares, or withdraw them."""

@@ -4,16 +4,18 @@ const VERSION = "2026-01-26";
 const failed = (message, code = -32000) => ({error: {code, message}});
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-// Content policies do not cover WebRTC. Resolves to whether this browser limits a page's connections in another way.
+// Content policies do not cover WebRTC. Resolves to whether `Connection-Allowlist` limits a page in this browser: the same
+// page connects without it, and does not with it.
 let probed;
-const contained = () => probed ??= new Promise((resolve) => {
+const contained = () => probed ??= Promise.all([connects("?open"), connects("")]).then(([open, limited]) => open === true && limited === false);
+const connects = (query) => new Promise((resolve) => {
   const frame = document.createElement("iframe");
-  Object.assign(frame, {src: "/app-pages/probe", hidden: true, title: "Probe"});
+  Object.assign(frame, {src: `/app-pages/probe${query}`, hidden: true, title: "Probe"});
   frame.sandbox = "allow-scripts";
   const settle = (answer) => { removeEventListener("message", hear); frame.remove(); resolve(answer); };
-  const hear = (event) => { if (event.source === frame.contentWindow) settle(event.data?.contained === true); };
+  const hear = (event) => { if (event.source === frame.contentWindow) settle(event.data?.connected); };
   addEventListener("message", hear);
-  setTimeout(() => settle(false), PROBING);
+  setTimeout(settle, PROBING);
   document.body.append(frame);
 });
 
