@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import quote
 
 import anyio
+from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -48,6 +49,8 @@ _BUTTONS: Final = {
 _LINKS: Final = {"invalid": "Fix setup", "untrusted": "Review", "shadowed": "Compare"}
 PATIENCE: Final = 10.0
 """Seconds that a page waits for servers to respond."""
+_LIVE_PATIENCE: Final = 1.0
+"""The same for a new page that updates itself by script: it shows a timer and Cancel meanwhile."""
 _TABS: Final = {"invalid": "setup", "untrusted": "setup", "shadowed": "setup", "failed": "log"}
 """The tab that a state links to."""
 
@@ -139,6 +142,11 @@ class ServersScreen:
                 starts = question.command_line or question.url
                 found.append({"alias": entry.alias, "name": entry.name, "digest": entry.digest, "starts": starts})
         return found
+
+
+def patience(form: FormData) -> float:
+    """Return the seconds to wait for a server before a form is answered with a page."""
+    return _LIVE_PATIENCE if form.get("live") else PATIENCE
 
 
 async def trust(console: Console, request: Request, alias: str, digest: str, *, secrets: bool = False) -> None:

@@ -28,7 +28,7 @@ from toolcrib.servers.transfer import Transfer
 from toolcrib.store.audit import Filters
 from toolcrib.web.console.paging import list_page
 from toolcrib.web.console.responses import Console, ScreenContent, back, error_json, route
-from toolcrib.web.console.screens.servers.list import PATIENCE, TONES, connecting_since, trust
+from toolcrib.web.console.screens.servers.list import TONES, connecting_since, patience, trust
 from toolcrib.web.console.screens.tools.list import CHANGES_ON_PAGE, TOOLS_ON_PAGE, pending_changes, tool_row
 
 TABS: Final = (("tools", "Tools"), ("setup", "Setup"), ("log", "Log"), ("uses", "Usage"))
@@ -172,7 +172,7 @@ class ServerScreen:
         return await self.page(request, alias, "tools")
 
     async def _test(self, request: Request, alias: str) -> Response:
-        with anyio.move_on_after(PATIENCE):
+        with anyio.move_on_after(patience(await request.form())):
             await self._upstreams.test(alias, self._console.place)
         return back(_address(alias, "tools"))
 
@@ -240,7 +240,8 @@ class ServerScreen:
         except ToolcribError as error:
             return await self.page(request, alias, "setup", edited={"text": text, "failure": error_json(error)})
         if saves:
-            return await self.page(request, alias, "setup", change=await self._test_change(alias, done))
+            change, has_responded = await self._test_change(alias, done, patience(form))
+            return await self.page(request, alias, "setup" if has_responded else "tools", change=change)
         return await self.page(request, alias, "setup", change=done.to_json(), edited={"text": text, "failure": None})
 
     async def _sandbox(self, request: Request, alias: str) -> Response:
@@ -285,14 +286,14 @@ class ServerScreen:
             return await self.page(request, alias, "setup", notCopied=error_json(error) | {"client": client})
         return await self.page(request, alias, "setup", change=edit.to_json() | {"copies": client})
 
-    async def _test_change(self, alias: str, done: Edit) -> JsonObject:
-        """Return the saved change after testing the server."""
+    async def _test_change(self, alias: str, done: Edit, seconds: float) -> tuple[JsonObject, bool]:
+        """Return the saved change after testing the server, and whether the test ended in time."""
         try:
-            with anyio.move_on_after(PATIENCE):
+            with anyio.move_on_after(seconds) as waiting:
                 await self._upstreams.test(alias, self._console.place)
         except ToolcribError as error:
-            return done.to_json() | {"untried": error.message}
-        return done.to_json()
+            return done.to_json() | {"untried": error.message}, True
+        return done.to_json(), not waiting.cancelled_caught
 
 
 def _only_edit(done: Transfer, alias: str, verb: str) -> Edit:
