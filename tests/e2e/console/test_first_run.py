@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from e2e.shell import Shell
+from long_tests import takes_long
 
 TESTS = Path(__file__).resolve().parents[2]
 TOOLS = '''
@@ -234,6 +235,7 @@ def test_a_narrow_screen_shows_everything_without_scrolling_sideways(page: Page,
     assert axe(page) == []
 
 
+@takes_long
 def test_a_server_that_hangs_shows_a_timer_and_is_cancelled(page: Page, axe: Axe) -> None:
     page.goto("/servers/new")
     page.get_by_label("Paste a URL").fill(f"{sys.executable} -m upstreams.hangs initialize")

@@ -22,6 +22,7 @@ from toolcrib.base.processes.trace import tracer_support
 from toolcrib.model.errors import ToolcribError
 from toolcrib.store.audit import Filters
 from toolcrib.web.console.app import console_routes
+from toolcrib.web.console.screens.servers.list import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -372,6 +373,14 @@ async def test_anything_pasted_is_recognised_shown_saved_and_tried(visitor: Visi
     assert saved.one(class_="head").one(class_="chip").text == "Connected"
     again = await visitor.send("/servers/new/save", fields | {"do": "save"})
     assert "already exists" in again.one(role="alert").text
+
+
+async def test_saving_a_slow_server_from_a_page_with_scripts_shows_its_progress(visitor: Visitor) -> None:
+    body = {"name": "slow", "definition": json.dumps(upstream("upstreams.hangs", "initialize")), "do": "save"}
+    with anyio.fail_after(PATIENCE - 1):
+        saved = await visitor.send("/servers/new/save", body | {"live": "yes"})
+    assert saved.one("div", id="server").all("time", data_timer="")
+    await visitor.send("/servers/slow/cancel")
 
 
 async def test_what_is_not_recognised_is_said(visitor: Visitor) -> None:
