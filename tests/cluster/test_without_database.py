@@ -13,8 +13,13 @@ def test_node_without_the_database_refuses_calls_until_it_is_back(cluster: Clust
     try:
         refused = node.call("lab/greet", {"name": "Ada"})
         assert (refused.status_code, refused.json()["code"]) == (503, "audit.unavailable")
+        wait_for(lambda: node.request("GET", "/healthz").status_code == 503)
+        assert node.request("GET", "/healthz").json()["code"] == "node.lost"
+        listed = node.shell.run("rules", "list")
+        assert "does not respond" not in listed.stderr, listed.stderr
     finally:
         postgres.ensure_postgres_running()
     wait_for(lambda: node.call("lab/greet", {"name": "Ada"}).status_code == 200)
+    wait_for(lambda: node.request("GET", "/healthz").status_code == 200)
     verified = node.request("GET", "/api/audit/verify").json()
     assert verified["ok"], verified

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolcrib.gate.audit.actor import Actor, acting
 from toolcrib.host import Crib
+from toolcrib.model.errors import Unavailable
 from toolcrib.model.principals import Principal
 from toolcrib.nodes.shared_counts import SharedCounts
 from toolcrib.web import problems
@@ -103,7 +104,7 @@ def create_routes(crib: Crib, logins: Logins, throttle: Throttle, *, address: st
     login = LoginPage(logins, throttle, crib.principals, crib.push.remove_of_login)
     return Doors(
         {
-            "/healthz": lambda: _plain(Route("/healthz", _health)),
+            "/healthz": lambda: _plain(Route("/healthz", _health_of(crib))),
             "/metrics": lambda: _plain(Route("/metrics", _metrics(crib))),
             "/login": lambda: _plain(Route("/login", login.show, methods=["GET", "HEAD", "POST"])),
             "/logout": lambda: _plain(Route("/logout", login.sign_out, methods=["POST"])),
@@ -133,5 +134,10 @@ def own_hosts(address: str) -> frozenset[str]:
     return frozenset({f"{name}:{port}" for name in names} | bare)
 
 
-async def _health(_: Request) -> Response:
-    return JSONResponse({"status": "ok"})
+def _health_of(crib: Crib) -> Callable[[Request], Awaitable[Response]]:
+    async def health(_: Request) -> Response:
+        if crib.membership.lost:  # it refuses all calls: a proxy should use another node
+            raise Unavailable("node.lost", "This node lost its lease, so it makes no calls.")
+        return JSONResponse({"status": "ok"})
+
+    return health
