@@ -21,6 +21,7 @@ move rename relocate transfer
 send post message notify deliver
 run execute launch start invoke perform
 stop cancel end terminate kill abort
+close shut
 copy duplicate clone
 convert translate transform change
 compare diff difference changes

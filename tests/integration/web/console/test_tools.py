@@ -151,6 +151,8 @@ async def test_tools_screen_shows_what_each_server_costs_in_tokens(furnished: Vi
     text = page.one("details", class_="cost").text
     assert f"{value['cost']['tokens']:,} tokens" in text
     assert f"{bench['tokens']:,}" in text
+    assert value["cost"]["suggestions"][0]["kind"] == "search"
+    assert page.one("a", href="/connect", class_="button").text == "Choose for an app…"
 
 
 async def test_a_form_asks_for_every_kind_of_argument_and_the_call_gets_what_was_meant(furnished: Visitor) -> None:

@@ -71,6 +71,7 @@ async def test_exact_name_comes_first_with_the_highest_score(query: str) -> None
         ("sequential thinking", "sequentialthinking"),
         ("thinks sequentially", "sequentialthinking"),
         ("erase a folder", "delete_directory"),  # synonyms
+        ("shut the bug", "closeIssue"),
         ("dele", "delete_directory"),  # unfinished
         ("搜索网页", "chinese"),
     ],
@@ -78,6 +79,8 @@ async def test_exact_name_comes_first_with_the_highest_score(query: str) -> None
 async def test_different_spellings_find_the_same_tool(query: str, name: str) -> None:
     tools = [
         a_tool("github", "createPullRequest", "Opens one."),
+        a_tool("github", "assignIssue"),
+        a_tool("github", "closeIssue"),
         a_tool("mind", "sequentialthinking", "Think sequentially."),
         a_tool("disk", "delete_directory"),
         a_tool("web", "chinese", "使用必应搜索网页内容"),
