@@ -97,4 +97,5 @@ class SandboxGrants:
 
 
 def _covers(granted: Sequence[str], path: str) -> bool:
-    return any(PurePath(path).is_relative_to(each) for each in granted)
+    around = PurePath(path)
+    return not {str(around), *map(str, around.parents)}.isdisjoint(granted)  # quick, also for thousands of grants
