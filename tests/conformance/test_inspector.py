@@ -10,13 +10,14 @@ import anyio
 import pytest
 
 from lab import Lab, make_lab
+from long_tests import takes_long
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.web.run import hold
 
 pytestmark = pytest.mark.anyio
 
 TESTS = Path(__file__).parents[1]
-ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+ERAS = pytest.mark.parametrize("era", [pytest.param("legacy", marks=takes_long), "modern"])
 
 
 def upstream(module: str, *arguments: str) -> JsonObject:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from long_tests import takes_long
+
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
 FILES: dict[str, str] = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 TESTS = [name for name in FILES if name != "conftest.py"]
@@ -18,6 +20,7 @@ def test_every_block_of_the_page_is_a_file_that_is_run() -> None:
     assert len(TESTS) == 5
 
 
+@takes_long
 @pytest.mark.parametrize("name", TESTS)
 def test_the_tests_of_the_page_pass(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "reader"

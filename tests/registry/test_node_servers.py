@@ -9,6 +9,7 @@ import pytest
 from mcp_types import TextContent, TextResourceContents
 
 from lab import ModeName
+from long_tests import takes_long
 from registry.crib import Crib
 from toolcrib.model.json import JsonObject
 
@@ -66,6 +67,7 @@ async def test_what_lies_outside_its_folder_is_the_servers_own_refusal(start: St
     assert "Access denied" in answer.content[0].text
 
 
+@takes_long
 async def test_what_one_door_remembers_another_recalls(start: Start, tmp_path: Path) -> None:
     ada = {"name": "Ada", "entityType": "person", "observations": ["wrote the first program"]}
     with start("memory", MEMORY_FILE_PATH=str(tmp_path / "graph.jsonl")) as crib:
@@ -77,6 +79,7 @@ async def test_what_one_door_remembers_another_recalls(start: Start, tmp_path: P
         assert "wrote the first program" in await crib.by_rest("search_nodes", {"query": "Ada"})
 
 
+@takes_long
 async def test_a_thought_is_counted(start: Start) -> None:
     thought = {"thought": "First.", "thoughtNumber": 1, "totalThoughts": 2, "nextThoughtNeeded": True}
     with start("sequential-thinking") as crib:
@@ -111,6 +114,7 @@ async def test_progress_prompts_and_resources_come_through(start: Start, mode: M
     assert read.contents[0].text
 
 
+@takes_long
 async def test_at_an_address_of_its_own_a_server_keeps_its_names(start: Start) -> None:
     with start("everything") as crib:
         await crib.until_connected()

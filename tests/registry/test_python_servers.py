@@ -7,6 +7,7 @@ import pytest
 from mcp_types import TextContent
 
 from lab import ModeName
+from long_tests import takes_long
 from registry.crib import Crib
 
 pytestmark = pytest.mark.anyio
@@ -53,6 +54,7 @@ async def test_a_time_is_converted(python_servers: Path, tmp_path: Path) -> None
         assert answer == await crib.by_command("convert_time", arguments)
 
 
+@takes_long
 async def test_a_server_that_would_use_the_network_is_listed(python_servers: Path, tmp_path: Path) -> None:
     entry = {"command": str(python_servers / "mcp-server-fetch")}
     with Crib.serving_one(tmp_path, "fetch", entry, python_servers) as crib:

@@ -214,7 +214,8 @@ class _Granting:
                 real = _Links(self._changeable()).followed(str(path))
                 for file in (path, Path(real or path)):
                     yield from self._installation(file.parent)
-        for value in os.pathsep.join(self._resolved.env.get(name, "") for name in _CODE_VARIABLES).split(os.pathsep):
+        listed = os.pathsep.join(self._resolved.env.get(name, "") for name in _CODE_VARIABLES).split(os.pathsep)
+        for value in (*listed, self._resolved.cwd or ""):  # a program may also load code of its working directory
             if value.startswith("/") and (self._may_name(value) or _has_code(Path(value))):
                 yield from self._unless_shared(Path(value))
         if self._spec.source.root is not None:

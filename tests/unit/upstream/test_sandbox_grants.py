@@ -42,6 +42,7 @@ class Machine:
         project: Path | None = None,
         env: Mapping[str, str] | None = None,
         is_own: bool = False,
+        cwd: Path | None = None,
     ) -> "Grants":
         """What a server of the project gets, or one of the user's own with the project as its directory."""
         place = str(project or self.project)
@@ -49,7 +50,7 @@ class Machine:
         if is_own:
             source = DefinitionSource("toolcrib", "user", "mcp.json")
         spec = ServerSpec("x", "stdio", source, sandbox=sandbox or Sandbox("project"))
-        resolved = ResolvedServer(command, args, env or {}, place)
+        resolved = ResolvedServer(command, args, env or {}, str(cwd or place))
         environment = {"HOME": str(self.home), "PATH": self.path}
         made = grant(spec, resolved, SandboxDeps(self.crib / "sandboxes", environment), "linux")
         assert made.sandbox is not None
@@ -211,6 +212,14 @@ def test_definition_of_a_project_opens_nothing_outside_of_it_but_its_code(machin
     assert not any(server.reads(path) for path in ("docs/file", ".ssh/id_ed25519", ".ssh/.npmrc"))
     elsewhere = machine.granted("npx", str(machine.home), env={"HOME": "/nonexistent"}, is_own=True)
     assert not elsewhere.reads(".ssh/id_ed25519")
+
+
+def test_project_may_run_a_server_in_a_directory_of_code_elsewhere_and_only_read_it(machine: Machine) -> None:
+    (machine.home / "servers").mkdir()
+    (machine.home / "servers" / "server.py").touch()
+    server = machine.granted("npx", cwd=machine.home / "servers")
+    assert server.reads("servers/helper.py") and not server.writes("servers/helper.py")
+    assert not machine.granted("npx", cwd=machine.home / ".ssh").reads(".ssh/id_ed25519")
 
 
 @pytest.mark.parametrize("is_own", [False, True])
