@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, FrameLocator, Page, StorageState, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, FrameLocator, Page, StorageState, expect
 
 from e2e.console.conftest import ARGUMENTS, Complaints
 from e2e.shell import Serving, Shell
@@ -151,6 +151,10 @@ def test_app_gets_its_call_and_its_writes_wait_for_the_person(page: Page, axe: C
     expect(page.locator("main")).to_contain_text("app of panels")
 
 
+def heard(said: ConsoleMessage) -> str:
+    return f"{said.text} ({said.location['url']})"
+
+
 @takes_long
 def test_published_apps_work(
     tmp_path: Path, browser: Browser, complaints: Complaints, pytestconfig: pytest.Config
@@ -166,7 +170,7 @@ def test_published_apps_work(
     (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     with shell.serving("--no-open") as crib, browser.new_context(base_url=crib.url) as context:
         page = context.new_page()
-        page.on("console", lambda said: complaints.found.extend([said.text] if said.type == "error" else []))
+        page.on("console", lambda said: complaints.found.extend([heard(said)] if said.type == "error" else []))
         page.goto(str(crib.ready["console"]))
         page.goto("/tools/basic-vanillajs/get-time")
         page.get_by_role("button", name="Call tool").click()

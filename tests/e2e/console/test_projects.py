@@ -32,7 +32,7 @@ def test_server_is_added_to_a_project_and_its_tools_are_switched(
     page.goto("/access/projects")
     page.get_by_label("Directory").fill(str(project))
     page.get_by_role("button", name="Save").click()
-    page.get_by_role("link", name=f"Add a server to {project}").click()
+    page.get_by_role("link", name=f"Add server to {project}").click()
     expect(page.get_by_label("Scope")).to_have_value("project")
     assert axe(page) == []
     command = {"command": sys.executable, "args": ["-m", "upstreams.crafts", "plain"], "cwd": str(TESTS)}

@@ -17,7 +17,7 @@ PARTS = frozenset({
     "/app-pages/probe",
 })  # fmt: skip
 """Parts of pages, which are loaded into one that is open."""
-DOWNLOADS = frozenset({"/agents/{id}/export/{form}", "/activity/export"})
+DOWNLOADS = frozenset({"/agents/{id}/export/{form}", "/activity/export", "/service-worker.js"})
 ELSEWHERE = frozenset({"/calls/{number}", "/apps/{id}", "/apps/{id}/approvals", "/app-pages/{id}"})
 """Exist only while a call or an app is open: see `test_tools` and `test_apps`."""
 

@@ -116,7 +116,7 @@ def kept_in_links(page: Element, project: str) -> None:
     for element in page:
         for attribute in ("href", "action", "formaction", "hx-get", "hx-post"):
             to = urlsplit(element.attributes.get(attribute) or "")
-            chooses = element.attributes.get("aria-label", "").startswith(("Choose ", "Add a server to "))
+            chooses = element.attributes.get("aria-label", "").startswith(("Choose ", "Add server to "))
             if to.path and not to.netloc and not to.path.startswith(("/static/", "/api/")) and not chooses:
                 assert parse_qs(to.query).get("cwd") == [project], to
     for form in page.all("form", method="get"):

@@ -471,7 +471,7 @@ async def test_server_added_from_a_project_is_written_to_its_file(visitor: Visit
     here = f"?cwd={quote(str(project))}"
     await visitor.send("/access/projects", {"path": str(project)})
     projects = await visitor.page("/access/projects")
-    link = projects.one("a", aria_label=f"Add a server to {project}").attributes["href"]
+    link = projects.one("a", aria_label=f"Add server to {project}").attributes["href"]
     page = await visitor.page(link)
     assert "selected" in page.one("option", value="project").attributes
     snippet = json.dumps({"mcpServers": {"crafts": upstream("upstreams.crafts", "plain")}})
