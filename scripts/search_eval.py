@@ -11,7 +11,10 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from heapq import nlargest
+from math import log
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +22,7 @@ import anyio
 
 from toolcrib.gate.search.embeddings import StaticEmbeddings
 from toolcrib.gate.search.search import ToolSearch
+from toolcrib.gate.search.words import terms
 from toolcrib.gate.view import Listing
 from toolcrib.model.tools import Tool, ToolRef
 
@@ -102,13 +106,38 @@ def meta_tool(data: Path) -> DataSet:
     return DataSet(tools, [Query(text, [[ref]]) for text, ref in rows if ref is not None])
 
 
-SETS: dict[str, tuple[Callable[[Path], DataSet], float, float]] = {
-    "mcpproxy-go golden v1": (mcpproxy, 0.72, 0.80),
-    "LiveMCPBench": (live_mcp_bench, 0.35, 0.45),
-    "Seal-Tools": (seal_tools, 0.85, 0.88),
-    "MetaTool": (meta_tool, 0.61, 0.70),
+SETS: dict[str, tuple[Callable[[Path], DataSet], float]] = {
+    "mcpproxy-go golden v1": (mcpproxy, 0.80),
+    "LiveMCPBench": (live_mcp_bench, 0.45),
+    "Seal-Tools": (seal_tools, 0.88),
+    "MetaTool": (meta_tool, 0.70),
 }
-"""Each set with its reader, the recall of plain BM25, and the goal."""
+"""Each set with its reader and the goal."""
+
+
+class PlainBm25:
+    """The baseline: BM25 over the stemmed words of name and description, and nothing else."""
+
+    def __init__(self, tools: Sequence[Tool], k1: float = 1.2, b: float = 0.75) -> None:
+        self._tools = tools
+        words = [Counter(terms(f"{tool.ref.tool} {tool.description}")) for tool in tools]
+        lengths = [sum(counted.values()) for counted in words]
+        average = sum(lengths) / len(tools)
+        self._weights: dict[str, dict[int, float]] = {}
+        for number, (counted, length) in enumerate(zip(words, lengths, strict=True)):
+            for word, count in counted.items():
+                weight = count * (k1 + 1) / (count + k1 * (1 - b + b * length / average))
+                self._weights.setdefault(word, {})[number] = weight
+
+    async def find(self, query: str) -> set[ToolRef]:
+        """Return the first five tools."""
+        scores: dict[int, float] = {}
+        for word in terms(query):
+            found = self._weights.get(word, {})
+            rarity = log(1 + (len(self._tools) - len(found) + 0.5) / (len(found) + 0.5))
+            for number, weight in found.items():
+                scores[number] = scores.get(number, 0.0) + rarity * weight
+        return {self._tools[number].ref for number in nlargest(FOUND, scores, key=lambda at: (scores[at], -at))}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -119,7 +148,8 @@ def main(arguments: Sequence[str]) -> int:
     if not rows:
         print("No sets found: TOOLCRIB_DATA must name a directory laid out as docs/search.md describes.")
         return 1
-    print(f"| set | tools | queries | plain BM25 | tuning part | held out | goal | CPU per query |\n|{'---|' * 8}")
+    columns = "| set | tools | queries | plain BM25 | tuning part | held out | all | goal | CPU per query |"
+    print(f"{columns}\n|{'---|' * 9}")
     print("\n".join(rows))
     print(f"\n{anyio.run(_speed, search)}")
     return 0
@@ -130,32 +160,42 @@ async def _rows(search: ToolSearch, data: Path, only_tuning: bool) -> list[str]:
 
 
 async def _row(search: ToolSearch, name: str, data: Path, only_tuning: bool) -> str | None:
-    read, plain, goal = SETS[name]
+    read, goal = SETS[name]
     try:
         tools, queries = read(data)
     except FileNotFoundError as error:
         print(f"{name}: skipped, {error.filename} is missing.", file=sys.stderr)
         return None
-    listing = _listing(tools)
-    tuning, held_out = (_sampled([each for each in queries if _part(each.text) == part]) for part in (0, 1))
-    first, cpu = await _recall(search, listing, tuning)
-    second, cpu = (None, cpu) if only_tuning else await _recall(search, listing, held_out)
-    counted = f"{len(tuning)} + {len(held_out)}"
-    last = "–" if second is None else f"{second:.2f}"
-    return f"| {name} | {len(tools)} | {counted} | {plain} | {first:.2f} | {last} | {goal:.2f} | {cpu:.1f} ms |"
+    listing, plain = _listing(tools), PlainBm25(tools)
+    parts = [_sampled([each for each in queries if _part(each.text) == part]) for part in (0, 1)]
+    shown = parts[:1] if only_tuning else parts
+
+    async def found(query: str) -> set[ToolRef]:
+        return {each.tool.ref for each in await search.find(listing, query, FOUND)}
+
+    await found("")  # builds the index
+    before = [(await _recall(plain.find, part))[0] for part in shown]
+    after = [await _recall(found, part) for part in shown]
+    recalls = [recall for recall, _ in after]
+    whole = sum(recall * len(part) for recall, part in zip(recalls, shown, strict=True)) / sum(map(len, shown))
+    figures = [f"{recall:.2f}" for recall in (*recalls, whole)] if len(shown) > 1 else [f"{recalls[0]:.2f}", "–", "–"]
+    cells = [
+        name, str(len(tools)), " + ".join(str(len(part)) for part in parts),
+        " / ".join(f"{recall:.2f}" for recall in before), *figures, f"{goal:.2f}", f"{after[-1][1]:.1f} ms",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
 
 
 def _listing(tools: Sequence[Tool]) -> Listing:
     return Listing((1, 1), tuple(sorted(tools, key=lambda tool: tool.ref)))
 
 
-async def _recall(search: ToolSearch, listing: Listing, queries: list[Query]) -> tuple[float, float]:
+async def _recall(find: Callable[[str], Awaitable[set[ToolRef]]], queries: list[Query]) -> tuple[float, float]:
     """Return the share of the wanted tools among the first five, averaged over queries, and CPU ms per query."""
-    await search.find(listing, "", FOUND)  # builds the index
     total = 0.0
     started = time.process_time()
     for query in queries:
-        found = {each.tool.ref for each in await search.find(listing, query.text, FOUND)}
+        found = await find(query.text)
         total += sum(not found.isdisjoint(refs) for refs in query.wanted) / len(query.wanted)
     spent = time.process_time() - started
     return total / len(queries), spent / len(queries) * 1_000
@@ -179,9 +219,13 @@ async def _speed(search: ToolSearch) -> str:
     built = time.process_time() - started
     listing = _listing(tools[:5_000])
     sentences = [f"Please {verb} the {thing} that I made yesterday for Anna" for verb in verbs for thing in objects]
-    queries = [Query(sentence, [[tools[0].ref]]) for sentence in sentences]
-    await _recall(search, listing, queries)
-    _, each = await _recall(search, listing, queries)
+    times: list[float] = []
+    for _ in range(2):  # the second time with what the first one cached
+        started = time.process_time()
+        for sentence in sentences:
+            await search.find(listing, sentence, FOUND)
+        times.append(time.process_time() - started)
+    each = times[-1] / len(sentences) * 1_000
     return f"Index of 10,000 tools: {built:.2f} s CPU. Query over 5,000 tools: {each:.1f} ms CPU."
 
 

@@ -22,7 +22,12 @@ _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s|(?<=。)|\n")
 def purpose(tool: Tool) -> str:
     """Return the first sentence of a tool's description, or its title or name."""
     text = tool.description.strip() or tool.title or tool.ref.tool
-    return _cut(_SENTENCE_END.split(text, maxsplit=1)[0].strip(), _LONGEST_PURPOSE)
+    return _cut(sentences(text)[0].strip(), _LONGEST_PURPOSE)
+
+
+def sentences(text: str) -> list[str]:
+    """Return the first sentence of a text, and the rest if there is one."""
+    return _SENTENCE_END.split(text.strip(), maxsplit=1)
 
 
 def signature(tool: Tool) -> str:

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from toolcrib.gate.search.synonyms import RELATED
 from toolcrib.gate.search.words import LONGEST_QUERY, compounds, name_terms, query_steps, split, stem, terms
+from toolcrib.gate.signatures import sentences
 from toolcrib.model.json import Json, is_object
 from toolcrib.model.tools import Tool
 
@@ -29,9 +30,10 @@ _NAME: Final = 4.5
 _TITLE: Final = 2.0
 _SERVER: Final = 1.5
 _DESCRIPTION: Final = 1.0
+_DETAIL: Final = 0.5
 _ARGUMENT: Final = 0.7
 _ARGUMENT_TEXT: Final = 1.0
-"""Weights of a word by the field it is in."""
+"""Weights of a word by the field it is in. A detail is what follows the first sentence of a description."""
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.7
 _USUAL_LENGTH: Final = 12.0
@@ -40,11 +42,11 @@ _SYNONYM: Final = 0.6
 _PREFIX: Final = 0.7
 _TYPO: Final = 0.6
 """Weights of a word that is not the query's own."""
-_WHOLE_NAME: Final = 0.7
+_WHOLE_NAME: Final = 0.6
 """Increase of the score if the query contains every word of the tool's name."""
 _STEP: Final = 0.7
 """Share of the score that a tool gets for being the best of one step of a task."""
-_REPEATED: Final = 0.5
+_REPEATED: Final = 0.8
 """Share of the score that a tool keeps in a task of several steps if a better one has the same name."""
 _CANDIDATES: Final = 80
 """Tools whose names and steps are compared."""
@@ -116,7 +118,10 @@ def _fields(tool: Tool, name: Sequence[str]) -> Iterator[tuple[float, float, Seq
     yield _SERVER, 0.0, name_terms(tool.ref.server)
     if tool.title:
         yield _TITLE, 0.0, terms(tool.title)
-    yield _DESCRIPTION, 1.0, terms(tool.description[:_LONGEST_DESCRIPTION])
+    purpose, *details = sentences(tool.description[:_LONGEST_DESCRIPTION])
+    yield _DESCRIPTION, 1.0, terms(purpose)
+    for text in details:
+        yield _DETAIL, 0.5, terms(text)
     properties: Json = tool.input_schema.get("properties")
     for argument, schema in properties.items() if is_object(properties) else ():
         yield _ARGUMENT, 0.5, name_terms(argument)

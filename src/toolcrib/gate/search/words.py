@@ -21,11 +21,8 @@ MOST_TERMS: Final = 100
 LONGEST_WORD: Final = 40
 """Characters of a word that are compared."""
 
-_HINT: Final = 0.4
+_VALUE_WORD: Final = 0.4
 _HOST: Final = 0.8
-_PATH_NAME: Final = 0.3
-_QUOTED: Final = 0.4
-_NUMBER: Final = 0.3
 _GENERIC: Final = 0.6
 """Weights of words that name no topic or are values, beside 1 for all others."""
 _LEAST_STEP: Final = 1.5
@@ -202,24 +199,24 @@ def _add(weights: dict[str, float], text: str, weight: float) -> None:
     for word in split(text):
         if word not in STOP_WORDS:
             term = stem(word)
-            own = _NUMBER if word.isdigit() else _GENERIC if term in _GENERIC_STEMS else 1.0
+            own = _VALUE_WORD if word.isdigit() else _GENERIC if term in _GENERIC_STEMS else 1.0
             weights[term] = max(weights.get(term, 0.0), weight * own)
 
 
 def _add_value(weights: dict[str, float], match: re.Match[str]) -> None:
     value = match[0]
     if match["url"]:
-        _add(weights, "url web page", _HINT)
+        _add(weights, "url web page", _VALUE_WORD)
         host = value.partition("://")[2].partition("/")[0]
         _add(weights, host.removeprefix("www.").rpartition(".")[0], _HOST)
     elif match["quoted"]:
-        _add(weights, value, _QUOTED)
+        _add(weights, value, _VALUE_WORD)
     else:
         name = re.split(r"[/\\]", value.rstrip("./\\"))[-1]
         stem_of_name, dot, extension = name.rpartition(".")
         kind = f"file {extension} {_EXTENSIONS.get(extension.lower(), '')}" if dot and stem_of_name else "directory"
-        _add(weights, kind, _HINT)
-        _add(weights, name, _PATH_NAME)
+        _add(weights, kind, _VALUE_WORD)
+        _add(weights, name, _VALUE_WORD)
 
 
 def compounds(query: str) -> list[str]:

@@ -54,6 +54,13 @@ async def test_match_in_the_name_comes_before_one_in_the_description() -> None:
     ]  # fmt: skip
 
 
+async def test_purpose_in_the_first_sentence_comes_before_a_remark_in_a_later_one() -> None:
+    remark = a_tool("a", "alpha", "Lists the open invoices. Never prints a label.")
+    purpose = a_tool("b", "beta", "Never prints a label. Lists the open invoices.")
+    assert await find([remark, purpose], "print a label") == ["b/beta", "a/alpha"]
+    assert await find([remark, purpose], "open invoices") == ["a/alpha", "b/beta"]
+
+
 @pytest.mark.parametrize("query", ["git_add", "git add", "gitAdd", "vcs/git_add", "vcs_git_add", "GIT-ADD"])
 async def test_exact_name_comes_first_with_the_highest_score(query: str) -> None:
     tools = (a_tool("vcs", "git_add"), a_tool("vcs", "git_add_all", "git add git add"))
