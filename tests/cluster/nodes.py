@@ -17,7 +17,7 @@ from typing import IO, TypeVar
 import httpx2
 
 from deadlines import stretched
-from e2e.shell import Shell
+from e2e.shell import Running, Shell
 from http_clients import PLAIN
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Source
@@ -44,7 +44,7 @@ class ClusterNode:
     """One running node."""
 
     shell: Shell
-    process: "subprocess.Popen[str]"
+    process: Running
     messages: list[str] = field(default_factory=list[str])
     ready: JsonObject = field(default_factory=dict[str, Json])
 

@@ -17,6 +17,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
@@ -32,6 +33,8 @@ _IMPORTED: Final = (
 _STREAMS: Final = 4
 """Standard input, output and error of a command, and where it says its number and its exit code."""
 _LONGEST: Final = 1024 * 1024
+_DIGITS: Final = 10
+"""Width of the number of a process where it is said."""
 
 
 class Warm:
@@ -54,50 +57,112 @@ class Warm:
         self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], stdin: str | None, limit: float
     ) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end, as `subprocess.run` would."""
-        (in_read, in_write), *outs = os.pipe(), os.pipe(), os.pipe(), os.pipe()
+        in_read, in_write = os.pipe()
+        forked = self._fork(arguments, cwd, environment, in_read)
+        try:
+            output, errors = forked.exchange(in_write, (stdin or "").encode(), limit)
+        except subprocess.TimeoutExpired:
+            forked.kill()
+            raise
+        return subprocess.CompletedProcess(forked.args, forked.wait(limit), output, errors)
+
+    def start(self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> "Forked":
+        """Start a command without input and leave it running."""
+        return self._fork(arguments, cwd, environment, os.open(os.devnull, os.O_RDONLY))
+
+    def _fork(self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], stdin: int) -> "Forked":
+        outs = os.pipe(), os.pipe(), os.pipe()
         asked = json.dumps({"arguments": list(arguments), "cwd": str(cwd), "environment": dict(environment)})
-        socket.send_fds(self._socket, [asked.encode()], [in_read, *(write for _, write in outs)])
-        for descriptor in (in_read, *(write for _, write in outs)):
+        socket.send_fds(self._socket, [asked.encode()], [stdin, *(write for _, write in outs)])
+        for descriptor in (stdin, *(write for _, write in outs)):
             os.close(descriptor)
-        command = ["toolcrib", *arguments]
-        said = _exchange(command, in_write, (stdin or "").encode(), [read for read, _ in outs], limit)
-        output, errors, told = (part.decode("utf-8") for part in said)
-        _, _, code = told.partition(" ")
-        return subprocess.CompletedProcess(command, int(code), output, errors)
+        return Forked(["toolcrib", *arguments], *(read for read, _ in outs))
+
+
+class Forked:
+    """A command in a process of its own, with the part of `subprocess.Popen` that tests use."""
+
+    def __init__(self, args: list[str], output: int, errors: int, told: int) -> None:
+        self.args = args
+        self.stdout = open(output, encoding="utf-8")  # noqa: SIM115 as in Popen
+        self.stderr = open(errors, encoding="utf-8")  # noqa: SIM115
+        self.returncode: int | None = None
+        self._told = open(told, "rb")  # noqa: SIM115 closed by `wait`
+        self.pid = int(self._told.read(_DIGITS))
+
+    def poll(self) -> int | None:
+        """The exit code; None while the command runs."""
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end of the command; returns the exit code."""
+        if self.returncode is None:
+            with selectors.DefaultSelector() as ready:
+                ready.register(self._told, selectors.EVENT_READ)
+                if not ready.select(timeout):
+                    raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = int(self._told.read())
+            self._told.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal, unless the command has ended."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):  # it has just ended
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Read both outputs to their ends and wait for the end of the command."""
+        said = self.exchange(None, b"", timeout)
+        self.wait(timeout)
+        return said
+
+    def exchange(self, into: int | None, data: bytes, limit: float | None) -> tuple[str, str]:
+        """Write all of the input, and read both outputs to their ends."""
+        parts = {out.fileno(): bytearray() for out in (self.stdout, self.stderr)}
+        ends = None if limit is None else time.monotonic() + limit
+        with selectors.DefaultSelector() as ready:
+            for out in parts:
+                ready.register(out, selectors.EVENT_READ)
+            if into is not None:
+                ready.register(into, selectors.EVENT_WRITE)
+            left = memoryview(data)
+            while ready.get_map():
+                found = ready.select(None if ends is None else max(0.0, ends - time.monotonic()))
+                if not found:
+                    raise subprocess.TimeoutExpired(self.args, limit or 0)
+                for key, _ in found:
+                    if key.fd == into:
+                        left = left[_written(key.fd, left) :]
+                        is_over = not left
+                    else:
+                        chunk = os.read(key.fd, 65_536)
+                        parts[key.fd] += chunk
+                        is_over = not chunk
+                    if is_over:
+                        ready.unregister(key.fd)
+                        if key.fd == into:
+                            os.close(key.fd)
+        self.stdout.close()
+        self.stderr.close()
+        output, errors = (part.decode("utf-8") for part in parts.values())
+        return output, errors
 
 
 @lru_cache(maxsize=1)
 def warm() -> Warm | None:
     """The one of this test process; None where every command is to be started anew."""
     return None if os.environ.get("TOOLCRIB_TEST_ALL") else Warm()
-
-
-def _exchange(command: list[str], into: int, data: bytes, outs: list[int], limit: float) -> list[bytes]:
-    """Write all of the input, read all of the outputs; whoever takes longer than the limit is killed."""
-    parts: dict[int, bytearray] = {out: bytearray() for out in outs}
-    ends = time.monotonic() + limit
-    with selectors.DefaultSelector() as ready:
-        for out in outs:
-            ready.register(out, selectors.EVENT_READ)
-        ready.register(into, selectors.EVENT_WRITE)
-        left = memoryview(data)
-        while ready.get_map():
-            found = ready.select(max(0.0, ends - time.monotonic()))
-            if not found:
-                os.kill(int(parts[outs[-1]].partition(b" ")[0]), signal.SIGKILL)
-                raise subprocess.TimeoutExpired(command, limit)
-            for key, _ in found:
-                if key.fd == into:
-                    left = left[_written(into, left) :]
-                    is_over = not left
-                else:
-                    chunk = os.read(key.fd, 65_536)
-                    parts[key.fd] += chunk
-                    is_over = not chunk
-                if is_over:
-                    ready.unregister(key.fd)
-                    os.close(key.fd)
-    return [bytes(parts[out]) for out in outs]
 
 
 def _written(into: int, left: memoryview) -> int:
@@ -134,8 +199,10 @@ def _serve(number: int) -> None:
                 pid = os.fork()
                 if pid == 0:
                     asked.close()
+                    for other in (told, *forks.values()):
+                        os.close(other)
                     _become(json.loads(message), standard)
-                os.write(told, b"%d " % pid)
+                os.write(told, b"%*d" % (_DIGITS, pid))
                 forks[pid] = told
                 for stream in standard:
                     os.close(stream)

@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from e2e.forked_commands import warm
+from e2e.forked_commands import Forked, warm
 from http_clients import NO_KEYRING
 from toolcrib.model.json import Json, JsonObject
 
 LIMIT = 60.0
+Running = subprocess.Popen[str] | Forked
+"""A command that was started and may still run."""
 TOOLS = '''
 """Tools to try from the command line."""
 
@@ -125,8 +127,10 @@ class Shell:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    def start(self, *arguments: str) -> Running:
         """Start a command and leave it running."""
+        if (forks := warm()) is not None:
+            return forks.start(arguments, self.folder, self.variables)
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.folder,
@@ -166,7 +170,7 @@ class Shell:
 class Serving:
     """A running `toolcrib serve` and its ready line."""
 
-    process: "subprocess.Popen[str]"
+    process: Running
     ready: JsonObject
 
     @property

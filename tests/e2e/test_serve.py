@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from deadlines import stretched
-from e2e.shell import LIMIT, Shell, modes
+from e2e.shell import LIMIT, Running, Shell, modes
 from http_clients import PLAIN
 from toolcrib.model.version import __version__
 
@@ -143,7 +143,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.02)
 
 
-def wait_for_lock_attempt(process: "subprocess.Popen[str]") -> None:
+def wait_for_lock_attempt(process: Running) -> None:
     """Give a process the time it takes to come to the lock; it must still be waiting then."""
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(3)
