@@ -204,6 +204,11 @@ async def test_a_name_nobody_knows_is_a_failed_connection(app: App, tmp_path: Pa
             await read(site, "https://empty.example/")
 
 
+@pytest.mark.anyio
+async def test_certificates_are_read_once_in_a_process() -> None:
+    assert (await open_web({})).ssl_context is (await open_web({})).ssl_context
+
+
 async def test_a_server_that_says_nothing_is_given_up(tmp_path: Path) -> None:
     silent, port = bound()
     with silent:
