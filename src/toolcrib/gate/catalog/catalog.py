@@ -252,7 +252,8 @@ class Catalog:
 
         There may be thousands, so each step assigns only some names. All are assigned once the iterator is exhausted.
         """
-        parts = tuple(parts)
+        published = {id(part) for upstreams in self._upstreams.values() for part in upstreams}
+        parts = tuple(part for part in parts if id(part) not in published)
         yield from self._named((ref for part in parts for ref in part.tools), TOOL_FORMS)
         yield from self._named((ref for part in parts for ref in part.prompts), PROMPT_FORMS)
 

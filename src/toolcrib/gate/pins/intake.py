@@ -20,7 +20,7 @@ import anyio
 from toolcrib.base.cooperative import Pacer, collect_paced
 from toolcrib.gate.catalog.catalog import Catalog, CatalogChange, SnapshotPart
 from toolcrib.gate.catalog.naming import NameRow
-from toolcrib.gate.pins.lint import NO_LOOKS, NO_NAMES, Looks, lint_text, looks_of, telling_names
+from toolcrib.gate.pins.lint import NO_LOOKS, NO_NAMES, Looks, clashes, lint_text, looks_of, telling_names
 from toolcrib.gate.pins.pinned_content import PinnedContent, pinned_introduction, see_content
 from toolcrib.gate.pins.pinned_source import LintedDefinition, LintNotes, PinnedSource, counting, notes, reviewing
 from toolcrib.gate.pins.pins import HeldChange, Pins, Sighting
@@ -179,8 +179,11 @@ class Intake:
                 others = self._others(place)
                 # A user's server is compared with the user's servers only: what a project calls its tools is no
                 # concern of other projects.
-                renewed = [await self._renew(each, others) for each in upstreams if id(each) not in users]
-                if any(renewed):
+                pace, renewed = Pacer(), False
+                for each in (each for each in upstreams if id(each) not in users):
+                    renewed |= await self._renew(each, others)
+                    await pace.pause()
+                if renewed:
                     await self._show(place, upstreams)
 
     async def _renew(self, upstream: IntakeSource, others: "_Others") -> bool:
@@ -189,7 +192,8 @@ class Intake:
         if taken is None or taken.verdict is None or taken.offer is not upstream.offer:
             return False
         before = taken.verdict
-        verdict = replace(before, lint_notes=LintNotes(before.seen, others.names, others.looks, before.lint_notes))
+        alike = clashes((each.tool.ref for each in before.seen), others.looks)
+        verdict = replace(before, lint_notes=LintNotes(before.seen, others.names, alike, before.lint_notes))
         tools = await self._noted(upstream, verdict)
         if all(map(is_, tools, taken.part.source.tools())):
             return False
@@ -206,11 +210,12 @@ class Intake:
         is_again = before is not None and verdict_before is not None and before.offer is offer
         try:
             offered, identity = upstream.tools(), upstream.identity
-            review = reviewing(offered, others.names, others.looks)
+            alike = clashes((tool.ref for tool in offered), others.looks)
+            review = reviewing(others.names, alike)
             seen = await self._pins.see(identity, offered, review, is_again=is_again)
             content = await see_content(self._pins, identity, upstream, upstream.introduction, is_again=is_again)
             linted = self._linted.setdefault(identity, {})
-            verdict = _Verdict(seen, content, LintNotes(seen, others.names, others.looks, notes_before, linted))
+            verdict = _Verdict(seen, content, LintNotes(seen, others.names, alike, notes_before, linted))
             source = _pinned(upstream, await self._noted(upstream, verdict), verdict)
         except Exception as error:  # boundary: a server that cannot be judged has no tools, and others are unaffected
             logger.warning("The tools of %s cannot be judged.", upstream.name, exc_info=error)
@@ -267,7 +272,8 @@ class Intake:
         tool = next((each for each in offered if each.ref.tool == held.pin.tool), None)
         if tool is None:
             return lint_text(held.held.definition)
-        return reviewing(offered, others.names, others.looks)(tool, held.change)
+        alike = clashes((each.ref for each in offered), others.looks)
+        return reviewing(others.names, alike)(tool, held.change)
 
     async def accept(self, place: ProjectPath, ref: ToolRef, hash: str, by: Principal, kind: PinKind = "tool") -> None:
         """Accept a definition that a person has reviewed."""

@@ -26,8 +26,10 @@ from toolcrib.model.tools import Tool, ToolRef
 __all__ = [
     "ABOUT_OTHERS",
     "FINDINGS",
+    "NO_CLASHES",
     "NO_LOOKS",
     "NO_NAMES",
+    "Clashes",
     "Looks",
     "clashes",
     "holding",
@@ -41,10 +43,13 @@ __all__ = [
     "telling_names",
 ]
 
-Looks = Mapping[str, frozenset[ToolRef]]
-"""Tools by the look of their names."""
+Looks = Mapping[str, Mapping[str, frozenset[str]]]
+"""Tool names by their look, each with the servers that use it."""
+Clashes = Mapping[str, frozenset[ToolRef]]
+"""Tools that can be mistaken for each other, by the look of their names."""
 NO_NAMES: Final[Mapping[str, frozenset[str]]] = MappingProxyType({})
 NO_LOOKS: Final[Looks] = MappingProxyType({})
+NO_CLASHES: Final[Clashes] = MappingProxyType({})
 
 FINDINGS: Final = frozenset(
     {
@@ -120,35 +125,41 @@ def mentions(tool: Tool) -> frozenset[str]:
 
 
 def looks_of(refs: Iterable[ToolRef]) -> Looks:
-    """Return tools by the look of their names."""
-    found: defaultdict[str, set[ToolRef]] = defaultdict(set)
+    """Return the names of tools by their look."""
+    servers: defaultdict[str, set[str]] = defaultdict(set)
     for ref in refs:
-        found[look(ref.tool)].add(ref)
+        servers[ref.tool].add(ref.server)
+    found: defaultdict[str, dict[str, frozenset[str]]] = defaultdict(dict)
+    for name, having in servers.items():
+        found[look(name)][name] = frozenset(having)
     found.pop("", None)
-    return {each: frozenset(alike) for each, alike in found.items()}
+    return dict(found)
 
 
-def clashes(own: Iterable[ToolRef], others: Looks) -> Looks:
+def clashes(own: Iterable[ToolRef], others: Looks) -> Clashes:
     """Return the looks that a server's tools share with a tool of another name, its own or one in `others`.
 
     A variant of the name of another server's tool, such as `send_mail_v2` of `send_mail`, counts as the same look,
     unless the server has a tool of that name itself.
     """
-    shared: dict[str, frozenset[ToolRef]] = {}
     looks = looks_of(own)
-    for each, refs in looks.items():
-        servers = {ref.server for ref in refs}
-        alike = refs | {ref for ref in others.get(each, ()) if ref.server not in servers}
-        for ref in refs:
-            model = look(_VARIANT.sub("", ref.tool))
-            if model != each and model not in looks:
-                alike |= {other for other in others.get(model, ()) if other.server not in servers}
-        if len({ref.tool for ref in alike}) > 1:
-            shared[each] = alike
+    shared: dict[str, frozenset[ToolRef]] = {}
+    for each, names in looks.items():
+        models = {model for name in names if (model := look(_VARIANT.sub("", name))) not in looks}
+        alike = [others[model] for model in (each, *models) if model in others]
+        if len(set(names).union(*alike)) == 1:  # decided by the names alone, because many servers may share one
+            continue
+        servers = frozenset[str]().union(*names.values())
+        foreign = {ToolRef(server, name) for by in alike for name, having in by.items() for server in having - servers}
+        refs = foreign | {ToolRef(server, name) for name, having in names.items() for server in having}
+        if len({ref.tool for ref in refs}) > 1:
+            shared[each] = frozenset(refs)
     return shared
 
 
-def lint(tool: Tool, others: Mapping[str, frozenset[str]] = NO_NAMES, alike: Looks = NO_LOOKS) -> tuple[Problem, ...]:
+def lint(
+    tool: Tool, others: Mapping[str, frozenset[str]] = NO_NAMES, alike: Clashes = NO_CLASHES
+) -> tuple[Problem, ...]:
     """Return at most one finding of each kind, with its location.
 
     `others` is the result of `telling_names`, `alike` that of `clashes`.
@@ -162,7 +173,7 @@ def lint_alone(tool: Tool) -> tuple[Problem, ...]:
 
 
 def lint_beside(
-    tool: Tool, others: Mapping[str, frozenset[str]] = NO_NAMES, alike: Looks = NO_LOOKS
+    tool: Tool, others: Mapping[str, frozenset[str]] = NO_NAMES, alike: Clashes = NO_CLASHES
 ) -> tuple[Problem, ...]:
     """Return the findings about the tools of other servers: a look-alike name, and a mention of one of them."""
     name = _look_alike(tool.ref, alike)
@@ -231,7 +242,7 @@ def _hidden_in(each: Text) -> LintFinding | None:
     return finding("tool.hidden_characters", each.place, *unseen) if unseen is not None else None
 
 
-def _look_alike(own: ToolRef, alike: Looks) -> Problem | None:
+def _look_alike(own: ToolRef, alike: Clashes) -> Problem | None:
     """Report other tools whose names look like this one. The same name on another server is not a disguise."""
     twins = sorted(str(ref) for ref in alike.get(look(own.tool), ()) if ref.tool != own.tool)
     if twins:

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 from toolcrib.gate.pins.definition_changes import DefinitionChange
 from toolcrib.gate.pins.lint import (
-    NO_LOOKS,
-    Looks,
-    clashes,
+    NO_CLASHES,
+    Clashes,
     holding,
     lint,
     lint_addition,
@@ -144,7 +143,7 @@ class _Noted(NamedTuple):
 class LintNotes:
     """The lint findings shown with a server's tools. Findings that depend on the tool alone are computed once.
 
-    `others` is the result of `telling_names` and `looks` that of `looks_of` for the tools of other servers. `before`
+    `others` is the result of `telling_names` for the tools of other servers, and `alike` that of `clashes`. `before`
     has the notes of the previous look at the server. `linted` has the last definitions of the same server, by tool, in
     any project and over any connection; new ones are added to it, and those of tools that are gone are dropped.
     """
@@ -153,14 +152,13 @@ class LintNotes:
         self,
         seen: Iterable[Sighting[Tool]],
         others: Mapping[str, frozenset[str]],
-        looks: Looks = NO_LOOKS,
+        alike: Clashes = NO_CLASHES,
         before: "LintNotes | None" = None,
         linted: dict[str, LintedDefinition] | None = None,
     ) -> None:
-        refs = [each.tool.ref for each in seen]
-        self._own = {ref.tool for ref in refs}
+        self._own = {each.tool.ref.tool for each in seen}
         self._others = others
-        self._alike = clashes(refs, looks)
+        self._alike = alike
         self._before = before._noted if before is not None else {}
         self._linted = linted if linted is not None else {}
         for gone in self._linted.keys() - self._own:
@@ -192,9 +190,8 @@ class LintNotes:
         return lint_beside(noted.tool, {name: self._others[name] for name in named}, self._alike)
 
 
-def reviewing(tools: Iterable[Tool], others: Mapping[str, frozenset[str]], looks: Looks) -> Review[Tool]:
+def reviewing(others: Mapping[str, frozenset[str]], alike: Clashes) -> Review[Tool]:
     """Return a review function for a server's tools among those of others."""
-    alike = clashes((tool.ref for tool in tools), looks)
 
     def review(tool: Tool, change: DefinitionChange) -> tuple[Problem, ...]:
         if change.kind == "widening":

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.gate.pins.lint import lint, lint_addition, looks_of, telling_names
+from toolcrib.gate.pins.lint import clashes, lint, lint_addition, looks_of, telling_names
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import Tool, ToolRef
 
@@ -177,11 +177,12 @@ def test_text_beyond_what_is_looked_at_is_a_finding() -> None:
 
 
 def test_name_that_looks_like_another_tools_is_found_and_the_same_name_is_not() -> None:
-    alike = looks_of([ToolRef("other", "foreca5t"), ToolRef("other", "f\u043erecast"), ToolRef("third", "forecast")])
-    (note,) = lint(tool(), alike=alike)
+    others = [ToolRef("other", "foreca5t"), ToolRef("other", "f\u043erecast"), ToolRef("third", "forecast")]
+    own = tool()
+    (note,) = lint(own, alike=clashes([own.ref], looks_of(others)))
     assert note.code == "tool.look_alike"
     assert "other/f\u043erecast" in note.message and "third" not in note.message
-    assert lint(tool(), alike=looks_of([ToolRef("third", "forecast")])) == ()
+    assert lint(own, alike=clashes([own.ref], looks_of([ToolRef("third", "forecast")]))) == ()
     disguised = Tool(ToolRef("weather", "f\u043erecast"), "Forecast.", {}, "upstream")
     assert [note.code for note in lint(disguised)] == ["tool.look_alike"]
     assert "U+043E" in lint(disguised)[0].message
