@@ -151,7 +151,7 @@ class Feed:
         """
         after = after or self._start
         if (self._is_old(after) and self._archive is None) or after > self._last:
-            raise self._gone(after)
+            raise self._gone_error(after)
 
     async def reach(self, after: int | None) -> int | None:
         """Return the number to follow from, after reading the archive of a shared feed. Raises `feed.gone`.
@@ -166,7 +166,7 @@ class Feed:
             first = await self._archive.read(0)
             return first[0].seq - 1 if first else self._last
         if after > self._last or (self._is_old(after) and not await self._older(after)):
-            raise self._gone(after)
+            raise self._gone_error(after)
         return after
 
     async def follow(self, after: int | None = None) -> AsyncIterator[Event]:
@@ -187,7 +187,7 @@ class Feed:
         if self._archive is not None and self._is_old(seen):
             if older := await self._older(seen):
                 return older
-            raise self._gone(seen)
+            raise self._gone_error(seen)
         self.check(seen)
         behind = self._last - seen
         return list(self._kept)[len(self._kept) - behind :] if behind else ()
@@ -205,6 +205,6 @@ class Feed:
     def _oldest(self) -> int:
         return self._kept[0].seq if self._kept else self._last + 1
 
-    def _gone(self, after: int) -> NotFound:
+    def _gone_error(self, after: int) -> NotFound:
         message = f"Events after {after} are no longer kept; the oldest is {self._oldest}, the newest {self._last}."
         return NotFound("feed.gone", message)

@@ -93,11 +93,11 @@ class Scheduling:
         if not self._is_owner(principal) and len(owned) >= MOST_OF_ONE:
             raise Denied("schedule.limit", f"Schedule limit reached: {speaker(principal)} has {MOST_OF_ONE} schedules.")
         agent = self._agent(principal, draft.agent)
-        prompt, cadence = _needed(draft)
+        prompt, cadence = _require_fields(draft)
         return await self.schedules.add(
             Schedule(
                 id="",
-                name=_named(draft.name or prompt.strip().splitlines()[0]),
+                name=_clean_name(draft.name or prompt.strip().splitlines()[0]),
                 agent=agent,
                 prompt=prompt,
                 cwd=draft.cwd or principal.cwd or self.cwd(),
@@ -118,7 +118,7 @@ class Scheduling:
         return await self.schedules.replace(
             replace(
                 before,
-                name=before.name if draft.name is None else _named(draft.name),
+                name=before.name if draft.name is None else _clean_name(draft.name),
                 agent=before.agent if draft.agent is None else self._agent(principal, draft.agent),
                 prompt=prompt,
                 cwd=draft.cwd or before.cwd,
@@ -206,7 +206,7 @@ class Scheduling:
         return None if self.is_person(principal) else as_creator(principal)
 
 
-def _needed(draft: Draft) -> tuple[str, Cadence]:
+def _require_fields(draft: Draft) -> tuple[str, Cadence]:
     cadence = draft.cadence()
     if draft.prompt is None or cadence is None:
         missing = "what is to be done" if draft.prompt is None else "when"
@@ -222,7 +222,7 @@ def _checked_prompt(prompt: str) -> str:
     return prompt
 
 
-def _named(name: str) -> str:
+def _clean_name(name: str) -> str:
     return " ".join(name.split())[:_LONGEST_NAME] or "schedule"
 
 

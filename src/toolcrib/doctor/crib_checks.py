@@ -52,10 +52,10 @@ _REASONS_IN_OUTPUT: Final = (
 
 async def ask(client: ApiClient) -> list[Finding]:
     """Run every check that needs a crib and return the findings."""
-    return [finding for name, asking in ASKED.items() for finding in await _asked(name, asking, client)]
+    return [finding for name, asking in ASKED.items() for finding in await _run_check(name, asking, client)]
 
 
-async def _asked(name: str, asking: Asking, client: ApiClient) -> list[Finding]:
+async def _run_check(name: str, asking: Asking, client: ApiClient) -> list[Finding]:
     found: list[Finding] = []
     try:
         found += [finding async for finding in asking(client)]

@@ -40,7 +40,7 @@ def check_database(surroundings: Surroundings) -> Iterator[Finding]:
         yield Finding("database", "ok", "There is no database yet.", str(file))
         return
     try:
-        with closing(_opened(file)) as connection:
+        with closing(_open_database(file)) as connection:
             yield from _looked_into(connection, file, _way_back(surroundings, file))
     except sqlite3.Error as error:
         is_damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
@@ -49,7 +49,7 @@ def check_database(surroundings: Surroundings) -> Iterator[Finding]:
         yield Finding("database", "error", message, str(file), _way_back(surroundings, file))
 
 
-def _opened(file: Path) -> sqlite3.Connection:
+def _open_database(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True, timeout=2)
     until = time.monotonic() + _LOOK_SECONDS
     connection.set_progress_handler(lambda: int(time.monotonic() > until), 10_000)

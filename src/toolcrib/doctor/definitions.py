@@ -31,7 +31,7 @@ def check_definitions(surroundings: Surroundings) -> Iterator[Finding]:
     """Check that every file with servers can be read and every server in it can be used."""
     book, unreadable = _trust(surroundings)
     yield from unreadable
-    found = _discovered(surroundings, book)
+    found = _discover(surroundings, book)
     findings = [
         *_files(found, surroundings),
         *(each for server in found.servers for each in _server(server, surroundings)),
@@ -40,10 +40,10 @@ def check_definitions(surroundings: Surroundings) -> Iterator[Finding]:
     if not any(each.severity in ("warning", "error") for each in findings):
         message = f"{counted(len(found.servers), 'server')} in {counted(len(found.files), 'file')}, all readable."
         yield Finding("definitions", "ok", message)
-    yield from _untrusted(found)
+    yield from _find_untrusted(found)
 
 
-def _discovered(surroundings: Surroundings, book: TrustBook) -> Discovery:
+def _discover(surroundings: Surroundings, book: TrustBook) -> Discovery:
     return discover(
         surroundings.environment,
         surroundings.cwd,
@@ -93,7 +93,7 @@ def _server(server: ServerEntry, surroundings: Surroundings) -> Iterator[Finding
 def check_sandbox(surroundings: Surroundings) -> Iterator[Finding]:
     """Check that servers can be confined on this system, and which are not."""
     support, tracer = surroundings.sandbox(), surroundings.tracer
-    found = _discovered(surroundings, TrustBook())
+    found = _discover(surroundings, TrustBook())
     servers = [each for each in found.servers if each.spec is not None and each.spec.type == "stdio" and each.enabled]
     confined = [each for each in servers if each.sandbox.is_confined]
     if support.is_supported:
@@ -128,7 +128,7 @@ def _runs(command: str, cwd: str | None, path: str) -> bool:
     return shutil.which(command, path=path) is not None
 
 
-def _untrusted(found: Discovery) -> Iterator[Finding]:
+def _find_untrusted(found: Discovery) -> Iterator[Finding]:
     waiting = [server for server in found.servers if server.state == "untrusted"]
     if waiting:
         names = ", ".join(server.alias for server in waiting)

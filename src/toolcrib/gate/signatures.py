@@ -86,7 +86,7 @@ def _type(schema: Json, root: JsonObject, depth: int) -> str:
     if not is_object(schema) or depth > _DEEPEST:
         return "Any"
     if isinstance(schema.get("$ref"), str):
-        return _type(_referenced(schema["$ref"], root), root, depth + 1)
+        return _type(_resolve_pointer(schema["$ref"], root), root, depth + 1)
     if "const" in schema:
         return f"Literal[{schema['const']!r}]"
     if is_array(schema.get("enum")):
@@ -137,7 +137,7 @@ def _union(types: Iterator[str]) -> str:
     return " | ".join(dict.fromkeys(types)) or "Any"
 
 
-def _referenced(pointer: str, root: JsonObject) -> Json:
+def _resolve_pointer(pointer: str, root: JsonObject) -> Json:
     found: Json = root
     for step in pointer.removeprefix("#").split("/")[1:] if pointer.startswith("#") else ("",):
         found = found.get(step.replace("~1", "/").replace("~0", "~")) if is_object(found) else None

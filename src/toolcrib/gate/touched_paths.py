@@ -104,7 +104,7 @@ class HomeGuard:
         """Resolve one path."""
         if named.path is None or "\0" in named.path:
             return TouchedPath(None)
-        real, is_indirect = _resolved(named.path)
+        real, is_indirect = _resolve(named.path)
         if is_indirect:
             return TouchedPath(real, "indirect")
         home = _identity(self._root) if self._root else None
@@ -183,7 +183,7 @@ def _spellings(root: Path, user_home: Path) -> Iterator[str]:
             yield from (f"{start}/{inner}" for start in ("~", "$HOME", "${HOME}"))
 
 
-def _resolved(path: str) -> tuple[str, bool]:
+def _resolve(path: str) -> tuple[str, bool]:
     """Return the real path, and whether a link on the way depends on the process that follows it."""
     if os.name == "nt":
         return os.path.realpath(path), False

@@ -170,7 +170,7 @@ class Agents:
         settings = self._context.settings
         senders: list[SendNotice] = [self.push.send]
         if settings.approval_address is not None:
-            senders.append(LinkNotices(self.notifier, self._approval_link, self._masked).send)
+            senders.append(LinkNotices(self.notifier, self._approval_link, self._mask).send)
         notices = ApprovalNotices(senders, settings.approval_reminder)
         self._parts.approvals.listen(notices.hear)
         self._context.tasks.start_soon(notices.follow)
@@ -178,7 +178,7 @@ class Agents:
         stack.callback(self._context.feed.listen(self._on_event))
         stack.callback(self._context.signals.listen(self._on_signal))
 
-    def _masked(self, text: str) -> str:
+    def _mask(self, text: str) -> str:
         return mask_text(text, self._context.secrets.mask)
 
     async def _approval_link(self, id: str) -> str:

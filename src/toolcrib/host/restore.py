@@ -66,7 +66,7 @@ class Restore:
     async def execute(self, by: Principal) -> Path:
         """Replace the database. Returns the directory that holds the replaced files."""
         record: JsonObject = {**self.plan.backup.to_json(), "end": self.plan.end, "lost": self.plan.lost}
-        async with _opened(self._home, self._folder) as audit:
+        async with _open_audit(self._home, self._folder) as audit:
             await Changes(audit, lambda: "").make("crib.restore", record, _nothing, by=by, door="cli")
         stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         aside = self._home.database_backups / f"replaced-{stamp}"
@@ -125,7 +125,7 @@ async def restoring(settings: Settings, file: Path) -> AsyncGenerator[Restore]:
         backup = await anyio.to_thread.run_sync(unpack_backup, file, folder)
         known = await anyio.to_thread.run_sync(read_head, home.audit_head)
         await anyio.to_thread.run_sync(_prepare, folder, backup, known.notes if known is not None else ())
-        async with _opened(home, folder) as audit:
+        async with _open_audit(home, folder) as audit:
             checked = await audit.verify()
         end = known.head.number if known is not None and known.head is not None else 0
         before = set(known.notes if known is not None else ())
@@ -145,7 +145,7 @@ def _prepare(folder: Path, backup: Backup, notes: Sequence[str]) -> None:
 
 
 @asynccontextmanager
-async def _opened(home: Home, folder: Path) -> AsyncGenerator[Audit]:
+async def _open_audit(home: Home, folder: Path) -> AsyncGenerator[Audit]:
     """Open the audit of the unpacked files, including the records in a journal of the backup."""
     crib = f"{socket.gethostname()} {home.marker}"
     async with (

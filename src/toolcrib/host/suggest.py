@@ -72,7 +72,7 @@ async def _suggest(crib: Crib, agent: str, days: int) -> Suggestion:
     stored = await crib.zoo.get(agent)
     trial = Trial(since=datetime.now(UTC) - timedelta(days=days), limit=MOST_RECORDS, agent=agent)
     records = await find_records(crib, trial)
-    used = _used(record for some in records.values() for record in some)
+    used = _count_calls(record for some in records.values() for record in some)
     permissions = tuple(literal_pattern(ref) for ref in sorted(used))
 
     def regrant(grants: Grants) -> Grants:
@@ -95,7 +95,7 @@ async def _suggest(crib: Crib, agent: str, days: int) -> Suggestion:
     return Suggestion(agent, stored.version, used, stored.agent.tool_permissions, lost, simulation)
 
 
-def _used(records: Iterable[JsonObject]) -> Counter[ToolRef]:
+def _count_calls(records: Iterable[JsonObject]) -> Counter[ToolRef]:
     """Return the number of calls that ran, by tool. A call that ran has an intent."""
     intents = (recorded_call(record) for record in records if record.get("phase") == "intent")
     return Counter(call.ref for call in intents if call is not None)

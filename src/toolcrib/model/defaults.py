@@ -95,11 +95,11 @@ class _Compiler:
             self._nodes += 1
             yield part
             if isinstance(part.get("$ref"), str):
-                open_parts.append(self._referred(part["$ref"]))
+                open_parts.append(self._resolve(part["$ref"]))
             if is_array(part.get("allOf")):
                 open_parts.extend(part["allOf"])
 
-    def _referred(self, reference: str) -> Json:
+    def _resolve(self, reference: str) -> Json:
         if not reference.startswith("#"):
             return None
         found: Json = self._root
@@ -119,7 +119,7 @@ class _Compiler:
             if is_object(part.get("properties")):
                 yield from part["properties"]
             if isinstance(part.get("$ref"), str):
-                open_parts.append(self._referred(part["$ref"]))
+                open_parts.append(self._resolve(part["$ref"]))
             for word in ("allOf", "anyOf", "oneOf"):
                 open_parts.extend(part[word] if is_array(part.get(word)) else ())
             open_parts.extend(part.get(word) for word in ("if", "then", "else"))

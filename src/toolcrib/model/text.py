@@ -31,7 +31,7 @@ def visible(text: str) -> str:
     Escapes control, bidirectional, zero-width and tag characters, fillers, and every space but U+0020. Keeps line
     breaks and tabs, and only the first few of a long run of combining marks.
     """
-    return _UNPLAIN.sub(lambda run: _shown(run[0]), text)
+    return _UNPLAIN.sub(lambda run: _escape(run[0]), text)
 
 
 def normalized(form: Literal["NFC", "NFD", "NFKC", "NFKD"], text: str) -> str:
@@ -87,7 +87,7 @@ def count_hidden(text: str) -> int:
     return count
 
 
-def _shown(run: str) -> str:
+def _escape(run: str) -> str:
     shown: list[str] = []
     marks = dropped = 0
     before = " "

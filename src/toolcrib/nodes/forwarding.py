@@ -83,16 +83,16 @@ class RequestSigner:
         """
         stated = self._open(header)
         if (stated.get("to"), stated.get("method"), stated.get("target")) != (self._node, method, target):
-            raise _refused("The signature of another node is for another request.")
+            raise _refusal("The signature of another node is for another request.")
         epoch: Json = stated.get("epoch", self._since)  # nodes of the previous version do not state it
         if not isinstance(epoch, int) or epoch < self._since:
-            raise _refused("The signature of another node is from before this node started.")
+            raise _refusal("The signature of another node is from before this node started.")
         now, at, nonce = self._clock(), stated.get("at"), str(stated.get("nonce"))
         if not isinstance(at, int | float) or abs(now - at) > VALID_SECONDS:
-            raise _refused("The signature of another node has expired, or the clocks of the nodes differ too much.")
+            raise _refusal("The signature of another node has expired, or the clocks of the nodes differ too much.")
         self._forget(now)
         if nonce in self._seen or len(self._seen) >= _MOST_NONCES:
-            raise _refused("A request of another node was sent twice.")
+            raise _refusal("A request of another node was sent twice.")
         self._seen[nonce] = at + 2 * VALID_SECONDS
         caller = stated.get("caller")
         return SignedRequest(str(stated.get("from")), caller if is_object(caller) else {}, str(stated.get("digest")))
@@ -104,7 +104,7 @@ class RequestSigner:
             raw = b""
         mac, text = raw[:_MAC_BYTES], raw[_MAC_BYTES:]
         if not hmac.compare_digest(mac, self._mac(text)):
-            raise _refused("The request is not signed by a node of this cluster.")
+            raise _refusal("The request is not signed by a node of this cluster.")
         stated: JsonObject = loads(text)
         return stated
 
@@ -206,7 +206,7 @@ def error_of_problem(content: bytes, node: str) -> ToolcribError:
     return CODES[code].raised_as(code, str(shape.get("detail", "")), hint if isinstance(hint, str) else None)
 
 
-def _refused(message: str) -> Denied:
+def _refusal(message: str) -> Denied:
     return Denied("node.refused", message)
 
 

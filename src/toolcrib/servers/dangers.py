@@ -78,9 +78,9 @@ def _of_container(arguments: Sequence[str], shown: Sequence[str]) -> Iterator[Da
         elif flag in ("--pid", "--net", "--network", "--ipc", "--userns", "--uts") and value == "host":
             yield Danger("privileged_container", f"The container shares the host's {flag[2:]}.", grave=True)
         elif flag in ("--cap-add", "--device", "--security-opt") and value:
-            yield Danger("privileged_container", f"The container gets {flag} {_shown(value)}.", grave=True)
+            yield Danger("privileged_container", f"The container gets {flag} {_display(value)}.", grave=True)
         elif flag in ("-v", "--volume", "--mount") and _GRAVE_MOUNT.match(_mount_source(value)):
-            yield Danger("privileged_container", f"The container sees {_shown(value)} of this machine.", grave=True)
+            yield Danger("privileged_container", f"The container sees {_display(value)} of this machine.", grave=True)
     named = (i for i, a in enumerate(arguments) if i and "/" in a and "=" not in a and not a.startswith(("-", "/")))
     index = next(named, None)
     if index is not None and "@sha256:" not in arguments[index]:
@@ -137,7 +137,7 @@ def _of_address(spec: ServerSpec) -> Iterator[Danger]:
         yield Danger("look_alike", f"The name {visible(host)} may look like another one.")
 
 
-def _shown(value: str) -> str:
+def _display(value: str) -> str:
     return visible(mask_text(value))
 
 

@@ -65,7 +65,7 @@ def compose(
     """Return the discovery of these readings, with these problems first and a hint on every problem that has one."""
     merged = merge(readings, around.environment, trusted, stored=around.secrets)
     project = str(around.project) if around.project is not None else None
-    return _hinted(replace(merged, project=project, problems=(*problems, *merged.problems)))
+    return _add_hints(replace(merged, project=project, problems=(*problems, *merged.problems)))
 
 
 def surroundings(
@@ -94,14 +94,14 @@ def merge(
     rows = [_safe_row(entry, rules, overlays, _Known(environment, stored), trusted) for entry in _overlaid(entries)]
     shown, hidden = fold(rows, reserved)
     return Discovery(
-        tuple(map(_finished, shown)),
+        tuple(map(_to_entry, shown)),
         tuple(problem for reading in files for problem in reading.problems),
-        tuple(map(_finished, hidden)),
+        tuple(map(_to_entry, hidden)),
         files=tuple(str(reading.place.file) for reading in files),
     )
 
 
-def _hinted(discovery: Discovery) -> Discovery:
+def _add_hints(discovery: Discovery) -> Discovery:
     """Return the same with a hint on every problem that has one in the table of codes."""
 
     def with_hints(problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
@@ -249,7 +249,7 @@ def _own_crib(spec: ServerSpec) -> Problem:
     return Problem("server.own_crib", message, file=spec.source.file, line=spec.source.line)
 
 
-def _finished(server: Server) -> ServerEntry:
+def _to_entry(server: Server) -> ServerEntry:
     main, shadow = server.main, server.shadowed_by
     name = main.entry.name
     spec = replace(main.spec, name=name, alias=server.alias) if main.spec is not None else None

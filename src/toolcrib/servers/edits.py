@@ -117,11 +117,11 @@ class _Hidden:
         )
 
     def masked(self, line: str) -> str:
-        line = _QUOTED.sub(self._quoted, line)
+        line = _QUOTED.sub(self._mask_quoted, line)
         return self._pattern.sub(lambda found: self._parts[found[0]], line) if self._pattern else line
 
-    def _quoted(self, found: re.Match[str]) -> str:
-        text = _loaded(found[0].encode("utf-8", "replace"))
+    def _mask_quoted(self, found: re.Match[str]) -> str:
+        text = _parse_json(found[0].encode("utf-8", "replace"))
         if not isinstance(text, str):
             return found[0]
         shown = self._secrets.get(text) or mask_text(text)
@@ -156,7 +156,7 @@ def _text(file: Path) -> str:
     return content.text.removeprefix(BOM) if isinstance(content, FileText) else ""
 
 
-def _loaded(text: bytes) -> Json:
+def _parse_json(text: bytes) -> Json:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -34,8 +34,8 @@ def identity(spec: ServerSpec) -> str:
 
     def named(reference: VariableReference) -> str:
         if reference.kind == "place":
-            return paths.place(reference.name) or _named(reference)
-        return f"${{file:{paths.included(reference)}}}" if reference.kind == "file" else _named(reference)
+            return paths.place(reference.name) or _reference_text(reference)
+        return f"${{file:{paths.included(reference)}}}" if reference.kind == "file" else _reference_text(reference)
 
     def text(kind: Field, value: str) -> str:
         return fill(value, syntax_in(kind, spec.variables), named)
@@ -44,7 +44,7 @@ def identity(spec: ServerSpec) -> str:
         return {name if kind == "env" else name.lower(): text(kind, value) for name, value in mapping.items()}
 
     headers = values("headers", spec.headers)
-    headers |= {name.lower(): fill(value, "claude", _named) for name, value in spec.header_env.items()}
+    headers |= {name.lower(): fill(value, "claude", _reference_text) for name, value in spec.header_env.items()}
     if spec.url is not None:
         return digest(["remote", normal_url(text("url", spec.url)), headers])
     command = re.sub(r"\.(?:exe|cmd|bat)$", "", text("command", spec.command or ""), flags=re.IGNORECASE)
@@ -102,7 +102,7 @@ def aliases(rows: Iterable[tuple[str, str, Collection[str]]], reserved: Collecti
     return given
 
 
-def _named(reference: VariableReference) -> str:
+def _reference_text(reference: VariableReference) -> str:
     return f"${{{reference.kind}:{reference.name}}}"
 
 

@@ -83,7 +83,7 @@ def priority(entry: ReadEntry) -> Priority:
 def fold(rows: Iterable[MergedRow], reserved: Collection[str]) -> tuple[list[Server], list[Server]]:
     """Return the listed servers and the hidden ones, each with its alias and all its names."""
     listed = sorted(rows, key=lambda each: (not each.trusted, priority(each.entry)))
-    shown, in_force = _folded([each for each in listed if not each.hidden])
+    shown, in_force = _fold_rows([each for each in listed if not each.hidden])
     hidden = [Server(each, [each]) for each in listed if each.hidden]
     _give_aliases(shown + hidden, reserved)
     taken = {server.alias: server for server in shown} | dict.fromkeys(reserved)
@@ -96,7 +96,7 @@ def fold(rows: Iterable[MergedRow], reserved: Collection[str]) -> tuple[list[Ser
     return sorted(shown, key=_listing_order), hidden
 
 
-def _folded(rows: list[MergedRow]) -> tuple[list[Server], Mapping[str, Server]]:
+def _fold_rows(rows: list[MergedRow]) -> tuple[list[Server], Mapping[str, Server]]:
     """Merge rows, trusted ones first; return the servers and the server in force for each name."""
     in_force: dict[str, Server] = {}
     by_identity: dict[tuple[str, bool], Server] = {}
@@ -171,11 +171,11 @@ def _names(
         server.main.identity,
         tuple(trusted[name] for name in sorted(trusted)),
         tuple(claimed[name] for name in sorted(claimed) if name not in trusted),
-        _bound(server.main),
+        _identity_in_project(server.main),
     )
 
 
-def _bound(main: MergedRow) -> str:
+def _identity_in_project(main: MergedRow) -> str:
     """Return the identity; for a project's program it includes the directory, where the same words mean other files."""
     source = main.entry.source
     is_local = main.spec is not None and main.spec.url is None and source.project is not None

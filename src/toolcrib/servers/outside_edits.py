@@ -54,7 +54,7 @@ class OutsideEdits:
                 if before.prints.get(path) != seen and self._own.get(path) != seen
             ]
             found = list(_changes(self._contents(before), self._contents(now), changed))
-            found += _switched(before, now, changed)
+            found += _find_switched(before, now, changed)
         else:
             found = [{**each, "since": "the last run"} for each in self._since_last_run(now)]
         self._keep(now)
@@ -159,7 +159,7 @@ def _is_file(shape: object) -> bool:
     )
 
 
-def _switched(before: ProjectView, now: ProjectView, files: list[str]) -> list[JsonObject]:
+def _find_switched(before: ProjectView, now: ProjectView, files: list[str]) -> list[JsonObject]:
     """Describe servers that an edit of our own files enabled, disabled, trusted or untrusted."""
     if not files:
         return []

@@ -62,7 +62,7 @@ def recognise(text: str) -> Pasted:
     if not stripped or len(stripped) > MAX_CHARACTERS:
         return _nothing("there is nothing to read" if not stripped else "the text is too long")
     if _URL.match(stripped):
-        return _judged({guess_name([stripped]): {"type": "http", "url": stripped}})
+        return _judge_entries({guess_name([stripped]): {"type": "http", "url": stripped}})
     if stripped.lower().startswith(("cursor:", "vscode:", "vscode-insiders:", "https://cursor.com/")):
         return _from_link(stripped)
     if stripped.startswith(("{", "[", '"', "//", "/*")) or "\n" in stripped:
@@ -109,7 +109,7 @@ def _from_snippet(text: str) -> Pasted | None:
         useful = [reading for reading in readings if reading.entries]
         if useful:
             best = max(useful, key=lambda reading: sum(entry.spec is not None for entry in reading.entries))
-            specs = tuple(_adopted(entry.spec) for entry in best.entries if entry.spec is not None)
+            specs = tuple(_with_own_source(entry.spec) for entry in best.entries if entry.spec is not None)
             problems = tuple(problem for entry in best.entries for problem in entry.problems)
             return Pasted(specs, problems if specs else (*problems, *best.problems))
     if text.startswith(("{", "[", '"')):
@@ -130,7 +130,7 @@ def _single_entry(text: str) -> Pasted | None:
         return None
     raw = reading.entries[0].raw
     words = [str(raw.get("command") or raw.get("url") or "server"), *(str(each) for each in raw.get("args") or ())]
-    return _judged({as_text(raw.get("name")) or guess_name(words): raw})
+    return _judge_entries({as_text(raw.get("name")) or guess_name(words): raw})
 
 
 def _from_command_line(text: str) -> Pasted:
@@ -150,7 +150,7 @@ def _from_command_line(text: str) -> Pasted:
     if not command:
         return _nothing("there is no command after the variables")
     entry: JsonObject = {"type": "stdio", "command": command[0], "args": command[1:]}
-    return _judged({guess_name(command): entry | ({"env": env} if env else {})})
+    return _judge_entries({guess_name(command): entry | ({"env": env} if env else {})})
 
 
 def _assignments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -189,7 +189,7 @@ def _from_add_command(words: Sequence[str]) -> Pasted:
         entry |= {"headers": {key.strip(): value.strip() for key, value in headers.items()}} if headers else {}
     else:
         entry = {"type": "stdio", "command": rest[0], "args": rest[1:]} | ({"env": env} if env else {})
-    return _judged({name: entry})
+    return _judge_entries({name: entry})
 
 
 _ADD_OPTIONS = {
@@ -225,32 +225,32 @@ def _from_link(text: str) -> Pasted:
         except (binascii.Error, ValueError):
             return _nothing("the link's definition cannot be decoded")
         return _from_json(query.get("name", ["server"])[0], decoded.decode("utf-8", "replace"))
-    found = as_object(_loaded(unquote(parts.query)))
+    found = as_object(_parse_json(unquote(parts.query)))
     if found is None:
         return _nothing("the link holds no definition")
-    return _judged({as_text(found.get("name")) or "server": found})
+    return _judge_entries({as_text(found.get("name")) or "server": found})
 
 
 def _from_json(name: str, text: str) -> Pasted:
-    found = as_object(_loaded(text))
-    return _judged({name: found}) if found is not None else _nothing("the definition is not a JSON object")
+    found = as_object(_parse_json(text))
+    return _judge_entries({name: found}) if found is not None else _nothing("the definition is not a JSON object")
 
 
-def _loaded(text: str) -> object:
+def _parse_json(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return None
 
 
-def _judged(entries: dict[str, JsonObject]) -> Pasted:
+def _judge_entries(entries: dict[str, JsonObject]) -> Pasted:
     """Judge entries of any app leniently and convert them to our own format."""
     judged = [judge(name, raw, FORMATS["pasted"], SOURCE) for name, raw in entries.items()]
-    specs = tuple(_adopted(each.spec) for each in judged if each.spec is not None)
+    specs = tuple(_with_own_source(each.spec) for each in judged if each.spec is not None)
     return Pasted(specs, tuple(problem for each in judged for problem in each.problems))
 
 
-def _adopted(spec: ServerSpec) -> ServerSpec:
+def _with_own_source(spec: ServerSpec) -> ServerSpec:
     return replace(spec, source=SOURCE)
 
 

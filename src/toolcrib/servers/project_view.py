@@ -50,11 +50,11 @@ class LastGood:
         elif not reading.broken and not (reading.emptied and key in self._good):
             self._good[key] = reading
         elif key in self._good:
-            return replace(self._good[key], problems=reading.problems or (_emptied(place),), broken=True)
+            return replace(self._good[key], problems=reading.problems or (_emptied_problem(place),), broken=True)
         return reading
 
 
-def _emptied(place: ConfigFile) -> Problem:
+def _emptied_problem(place: ConfigFile) -> Problem:
     message = f"{place.file.name}: the file was emptied; its last content is still in use"
     return Problem("config.empty", message, "Restore its content, or delete the file.", str(place.file))
 

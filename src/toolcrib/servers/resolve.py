@@ -56,7 +56,7 @@ def missing(
         problem = (
             _not_stored(spec, key, reference, stored)
             if reference.kind == "keyring"
-            else _unresolved(spec, key, reference, environment)
+            else _unresolved_problem(spec, key, reference, environment)
         )
         if problem is not None:
             found.setdefault((key, reference.text), problem)
@@ -154,7 +154,7 @@ def _needs_shell(spec: ServerSpec, key: str, syntax: str) -> Problem:
     return Problem("server.secret_missing", message, hint, spec.source.file, spec.source.line)
 
 
-def _unresolved(
+def _unresolved_problem(
     spec: ServerSpec, key: str, reference: VariableReference, environment: Mapping[str, str]
 ) -> Problem | None:
     match reference.kind:
@@ -183,7 +183,7 @@ def _origins(spec: ServerSpec, environment: Mapping[str, str]) -> Iterator[Value
     command = iter(mask_command([spec.command, *spec.args] if spec.command is not None else spec.args))
     for kind, key, text in texts(spec):
         # Words of the command come in order: whether one is a secret depends on the one before.
-        shown = next(command) if kind in ("command", "args") else _shown(kind, key, text)
+        shown = next(command) if kind in ("command", "args") else _mask_value(kind, key, text)
         found = references(text, syntax_in(kind, spec.variables))
         yield ValueOrigin(key, shown, _origin(spec, kind, text, found, environment))
     for header, text in spec.header_env.items():
@@ -194,7 +194,7 @@ def _origins(spec: ServerSpec, environment: Mapping[str, str]) -> Iterator[Value
         )
 
 
-def _shown(kind: Field, key: str, text: str) -> str:
+def _mask_value(kind: Field, key: str, text: str) -> str:
     if kind == "url":
         return mask_url(text)
     return mask_value(key.partition(".")[2], text) if kind in ("env", "headers", "auth") else mask_text(text)

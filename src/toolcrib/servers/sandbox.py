@@ -56,13 +56,13 @@ def sandbox_of(spec: ServerSpec, overlay: JsonObject) -> Sandbox:
 def sandbox_problems(spec: ServerSpec) -> tuple[Problem, ...]:
     """Return a problem if the sandbox of a server cannot be enforced on this system, or is being recorded."""
     if spec.sandbox.profile == "learn":
-        return (_recorded(spec) if tracer_support().program is not None else unsupported(spec),)
+        return (_learning_problem(spec) if tracer_support().program is not None else unsupported(spec),)
     if not spec.sandbox.is_confined or sandbox_support().is_supported:
         return ()
     return (unsupported(spec),)
 
 
-def _recorded(spec: ServerSpec) -> Problem:
+def _learning_problem(spec: ServerSpec) -> Problem:
     name = spec.alias or spec.name
     message = f'Server "{spec.name}" runs without a sandbox while the profile learn records what it uses.'
     hint = f"Use its tools, then run `toolcrib mcp sandbox {name} --apply`."
@@ -124,17 +124,17 @@ def changed_sandbox(spec: ServerSpec, choice: SandboxChoice) -> Sandbox:
         before,
         profile=known,
         chosen=True,
-        read=_merged(before.read, choice.read, choice.removed),
-        write=_merged(before.write, choice.write, choice.removed),
+        read=_merge(before.read, choice.read, choice.removed),
+        write=_merge(before.write, choice.write, choice.removed),
         network=network,
-        hosts=_merged(before.hosts, hosts, choice.removed),
+        hosts=_merge(before.hosts, hosts, choice.removed),
     )
     if len(changed.hosts) > MAX_HOSTS:
         raise InvalidRequest("sandbox.invalid", f"A server can have at most {MAX_HOSTS} hosts.")
     return changed
 
 
-def _merged(before: tuple[str, ...], more: tuple[str, ...], removed: tuple[str, ...]) -> tuple[str, ...]:
+def _merge(before: tuple[str, ...], more: tuple[str, ...], removed: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(each for each in dict.fromkeys((*before, *more)) if each not in removed)
 
 

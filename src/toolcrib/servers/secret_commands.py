@@ -80,13 +80,13 @@ class SecretCommands:
 
     async def _run(self, command: str) -> str:
         if (syntax := shell_syntax(command)) is not None:
-            raise _failed(f'it uses shell syntax ("{syntax}"), but runs without a shell')
+            raise _failure(f'it uses shell syntax ("{syntax}"), but runs without a shell')
         try:
             words = shlex.split(command)
         except ValueError as error:
-            raise _failed(f"the command cannot be split into words: {error}") from None
+            raise _failure(f"the command cannot be split into words: {error}") from None
         if not words:
-            raise _failed("the command is empty")
+            raise _failure("the command is empty")
         try:
             process = await anyio.open_process(
                 words,
@@ -98,12 +98,12 @@ class SecretCommands:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            raise _failed(f"{words[0]} cannot be started: {getattr(error, 'strerror', None) or error}") from None
+            raise _failure(f"{words[0]} cannot be started: {getattr(error, 'strerror', None) or error}") from None
         try:
             with anyio.fail_after(self._timeout):
                 return await self._collect(process, words[0])
         except TimeoutError:
-            raise _failed(f"{words[0]} did not answer within {self._timeout:g} seconds") from None
+            raise _failure(f"{words[0]} did not answer within {self._timeout:g} seconds") from None
         finally:
             with anyio.CancelScope(shield=True):
                 await _end(process)
@@ -114,10 +114,10 @@ class SecretCommands:
         async for chunk in process.stdout:
             output += chunk
             if len(output) > MAX_OUTPUT:
-                raise _failed(f"{name} printed more than {MAX_OUTPUT // 1024} KB")
+                raise _failure(f"{name} printed more than {MAX_OUTPUT // 1024} KB")
         code = await process.wait()
         if code != 0:
-            raise _failed(f"{name} ended with exit code {code}")
+            raise _failure(f"{name} ended with exit code {code}")
         return output.decode("utf-8", "replace").strip()
 
 
@@ -131,5 +131,5 @@ async def _end(process: anyio.abc.Process) -> None:
     await process.aclose()
 
 
-def _failed(reason: str) -> Unavailable:
+def _failure(reason: str) -> Unavailable:
     return Unavailable("secret.command_failed", f"The command for a secret failed: {reason}.")

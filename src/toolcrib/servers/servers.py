@@ -363,7 +363,7 @@ class Servers:
                 self._outside_edits.wrote(chosen, Path(done.file))
             return done
 
-        return await self._recorded(work, _Record("servers.undo", {}), dry_run=dry_run)
+        return await self._record_edit(work, _Record("servers.undo", {}), dry_run=dry_run)
 
     async def before(self, place: ConfigFile, purpose: str) -> tuple[ReadEntry, ...]:
         """Return the entries of a file after undoing the changes for this purpose."""
@@ -431,9 +431,9 @@ class Servers:
                 self._outside_edits.wrote(place.file, Path(done.file))
             return done
 
-        return await self._recorded(work, _Record(*record), dry_run=dry_run)
+        return await self._record_edit(work, _Record(*record), dry_run=dry_run)
 
-    async def _recorded(self, work: "_Work", record: "_Record", *, dry_run: bool) -> Edit:
+    async def _record_edit(self, work: "_Work", record: "_Record", *, dry_run: bool) -> Edit:
         """Preview an edit, then make it with its audit records; an edit without effect leaves none."""
         planned = await self._in_thread(lambda: work(dry_run=True))
         if dry_run:

@@ -110,17 +110,17 @@ def imports(
     """Return what happens to each server of apps, all or the named ones, when our file imports them."""
     taken = _names_in(view, own)
     moved = (
-        _free(_checked(Moved(each.server, each.name, each.reason, each.problems, each.entry or {})), own, taken)
+        _free(_skip_untrusted(Moved(each.server, each.name, each.reason, each.problems, each.entry or {})), own, taken)
         for each in takeovers(view.discovery, environment, names)
         if names or each.server.source.client != "toolcrib"
     )
-    return tuple(_asked(each, environment) for each in moved)
+    return tuple(_add_trust_prompt(each, environment) for each in moved)
 
 
 def exports(view: ProjectView, servers: Collection[ServerEntry], client: str, place: ConfigFile) -> tuple[Moved, ...]:
     """Return what happens to each of these servers when an app's file takes them."""
     taken = _names_in(view, place)
-    return tuple(_free(_checked(_for_client(server, client)), place, taken) for server in servers)
+    return tuple(_free(_skip_untrusted(_for_client(server, client)), place, taken) for server in servers)
 
 
 def additions(place: ConfigFile, moved: Collection[Moved]) -> ChangeText | None:
@@ -132,7 +132,7 @@ def additions(place: ConfigFile, moved: Collection[Moved]) -> ChangeText | None:
 def exported(servers: Collection[ServerEntry], client: str) -> Export:
     """Return a new file of that app with these servers."""
     client_named(client)
-    checked = [_checked(Moved(server, server.name)) for server in servers]
+    checked = [_skip_untrusted(Moved(server, server.name)) for server in servers]
     specs: dict[str, ServerSpec] = {}
     for each in checked:
         if each.reason is None and each.server.spec is not None:
@@ -177,7 +177,7 @@ def proposals(text: str, environment: Mapping[str, str]) -> tuple[tuple[Proposal
     return tuple(found), pasted.problems
 
 
-def _checked(moved: Moved) -> Moved:
+def _skip_untrusted(moved: Moved) -> Moved:
     """Skip an untrusted project's definition, since an exported or imported server counts as trusted."""
     server = moved.server
     if moved.reason is not None:
@@ -189,7 +189,7 @@ def _checked(moved: Moved) -> Moved:
     return moved
 
 
-def _asked(moved: Moved, environment: Mapping[str, str]) -> Moved:
+def _add_trust_prompt(moved: Moved, environment: Mapping[str, str]) -> Moved:
     """Add the trust prompt if importing the server means trusting it."""
     server = moved.server
     if moved.reason is not None or server.trusted or server.spec is None:

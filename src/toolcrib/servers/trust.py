@@ -132,7 +132,7 @@ class TrustBook:
             (spec.source.project or PERSONAL, definition_digest(spec)): spec for spec in listed
         }
         records = [record for record in book.records if (record.place, record.digest) not in read]
-        return TrustBook(tuple(_identified(record, known.get((record.place, record.digest))) for record in records))
+        return TrustBook(tuple(_with_identity(record, known.get((record.place, record.digest))) for record in records))
 
     def _covered_before(self, spec: ServerSpec) -> bool:
         """Return whether a record of an earlier version covers this definition of the user."""
@@ -158,7 +158,7 @@ def _is_replaced(record: TrustRecord, new: TrustRecord | None) -> bool:
     return new is not None and (not record.identity or (new.secrets and not record.secrets))
 
 
-def _identified(record: TrustRecord, spec: ServerSpec | None) -> TrustRecord:
+def _with_identity(record: TrustRecord, spec: ServerSpec | None) -> TrustRecord:
     return record if spec is None or record.identity else replace(record, identity=identity(spec))
 
 

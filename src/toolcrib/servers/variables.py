@@ -252,7 +252,7 @@ class DefinitionPaths:
 
     def env_file(self) -> Path | None:
         """Return the file of variables that a definition names, if any."""
-        return self._env_file(self._known)
+        return self._env_file(self._value_of)
 
     def files(self) -> Iterator[tuple[str, Path, Path]]:
         """Yield every file read when the server starts: the key that names it, its path, and its path for display.
@@ -272,7 +272,7 @@ class DefinitionPaths:
             return None
         return self._path(fill(named, self._spec.variables, lookup), self.base or self._file.parent)
 
-    def _known(self, reference: VariableReference) -> str | None:
+    def _value_of(self, reference: VariableReference) -> str | None:
         if reference.kind == "variable":
             return self._environment.get(reference.name)
         return self._known_place(reference)

@@ -78,8 +78,8 @@ def find(connection: Connection, filters: Filters, lanes: Sequence[int] = ()) ->
         return connection.execute(query.limit(limit)).all()
     conditions = _conditions(replace(filters, after=None))
     if filters.after is not None:
-        at = connection.execute(select(audit.c.at).where(audit.c.id == _bounded(filters.after))).scalar() or ""
-        conditions.append(tuple_(audit.c.at, audit.c.id) < tuple_(literal(at), literal(_bounded(filters.after))))
+        at = connection.execute(select(audit.c.at).where(audit.c.id == _clamp_id(filters.after))).scalar() or ""
+        conditions.append(tuple_(audit.c.at, audit.c.id) < tuple_(literal(at), literal(_clamp_id(filters.after))))
     found: list[tuple[Any, ...]] = []
     for lane in lanes:
         here = (audit.c.id > lane * LANE_SIZE, audit.c.id < (lane + 1) * LANE_SIZE)
@@ -92,7 +92,7 @@ def find(connection: Connection, filters: Filters, lanes: Sequence[int] = ()) ->
 
 def get(connection: Connection, number: int) -> tuple[Any, ...] | None:
     """Return number, hash and body of one record, or None."""
-    row = connection.execute(_raw("id", "hash", "body").where(audit.c.id == _bounded(number))).first()
+    row = connection.execute(_raw("id", "hash", "body").where(audit.c.id == _clamp_id(number))).first()
     return None if row is None else tuple(row)
 
 
@@ -118,12 +118,12 @@ def tally(
     filters = replace(filters, phase="outcome", after=None)
     matching = and_(*_conditions(filters), *_in_lanes(connection, filters, lanes))
     grouped = _raw(*COUNTED, "count(*)").where(matching).group_by(*(audit.c[name] for name in COUNTED))
-    rows = [(tuple(_shown(value) for value in row[:-1]), int(row[-1])) for row in connection.execute(grouped)]
+    rows = [(tuple(_unescape_value(value) for value in row[:-1]), int(row[-1])) for row in connection.execute(grouped)]
     failed = select(func.sum(_has_failed(connection))).select_from(audit).where(matching)
     return rows, connection.execute(failed).scalar() or 0
 
 
-def _shown(value: object) -> str | None:
+def _unescape_value(value: object) -> str | None:
     return unescape(value) if isinstance(value, str) else None
 
 
@@ -145,7 +145,7 @@ def _conditions(filters: Filters) -> list[ColumnElement[bool]]:
     if filters.until is not None:
         conditions.append(audit.c.at < moment(filters.until))
     if filters.after is not None:
-        conditions.append(audit.c.id < _bounded(filters.after))
+        conditions.append(audit.c.id < _clamp_id(filters.after))
     return conditions
 
 
@@ -163,7 +163,7 @@ def _words(connection: Connection, filters: Filters, lane: int = 0) -> list[Colu
     if not words:
         return ended
     texts = [dumps(word)[1:-1] for word in words]
-    written = [_escaped(text) if is_postgres else text.decode() for text in texts]
+    written = [_escape_bytes(text) if is_postgres else text.decode() for text in texts]
     newest = select(func.max(audit.c.id)).where(audit.c.id < (lane + 1) * LANE_SIZE).scalar_subquery()
     return [*ended, audit.c.id > newest - MOST_SEARCHED, *(body.icontains(text, autoescape=True) for text in written)]
 
@@ -183,13 +183,13 @@ def _has_failed(connection: Connection) -> ColumnElement[int]:
     return case((~is_likely, 0), (func.json_valid(body) == 0, 0), (own, 1), else_=0)
 
 
-def _escaped(text: bytes) -> str:
+def _escape_bytes(text: bytes) -> str:
     """Return bytes as PostgreSQL's `encode(…, 'escape')` does: backslashes doubled, other bytes in octal."""
     escaped = {0x5C: "\\\\"}
     return "".join(escaped.get(byte) or (chr(byte) if byte < 128 else f"\\{byte:03o}") for byte in text)
 
 
-def _bounded(number: int) -> int:
+def _clamp_id(number: int) -> int:
     return min(max(number, 0), _LARGEST_ID)
 
 

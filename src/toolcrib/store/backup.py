@@ -168,7 +168,7 @@ def unpack_backup(file: Path, folder: Path) -> Backup:
         raise ConfigError("database.newer", f"The backup has revision {backup.revision!r}; upgrade Toolcrib first.")
     try:
         with zipfile.ZipFile(file) as packed:
-            for name, digest in _listed(packed).items():
+            for name, digest in _read_manifest(packed).items():
                 _unpack(packed, name, digest, folder / name)
     except (OSError, KeyError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
         raise InvalidRequest("backup.invalid", f"{file} cannot be unpacked: {error}.") from error
@@ -177,7 +177,7 @@ def unpack_backup(file: Path, folder: Path) -> Backup:
     return backup
 
 
-def _listed(packed: zipfile.ZipFile) -> dict[str, str]:
+def _read_manifest(packed: zipfile.ZipFile) -> dict[str, str]:
     """Return the files in the manifest with their digests. Raises `backup.invalid` for a path outside the folder."""
     manifest: Json = orjson.loads(packed.read(_MANIFEST))
     files = manifest.get("files") if is_object(manifest) else None

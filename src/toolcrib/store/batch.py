@@ -97,15 +97,15 @@ class Prepared(NamedTuple):
 def prepare(statement: Statement | Select[*tuple[Any, ...]], dialect: Dialect) -> Prepared:
     """Compile a statement for an engine and convert its values to the types of their columns."""
     if isinstance(statement, Many):
-        sql, convert = _prepared(statement.statement, dialect, tuple(statement.rows[0]))
-        return Prepared(sql, [_converted(row, convert) for row in statement.rows])
+        sql, convert = _prepare(statement.statement, dialect, tuple(statement.rows[0]))
+        return Prepared(sql, [_convert(row, convert) for row in statement.rows])
     compiled = statement.compile(dialect=dialect)
     state = compiled.construct_expanded_state()
-    return Prepared(state.statement, _converted(state.parameters, _converters(compiled, dialect, state)))
+    return Prepared(state.statement, _convert(state.parameters, _converters(compiled, dialect, state)))
 
 
 @lru_cache(maxsize=64)
-def _prepared(statement: Insert | Update | Delete, dialect: Dialect, names: tuple[str, ...]) -> tuple[str, Converters]:
+def _prepare(statement: Insert | Update | Delete, dialect: Dialect, names: tuple[str, ...]) -> tuple[str, Converters]:
     """Return SQL for any rows with these names; cached, since compiling takes longer than writing."""
     compiled = statement.compile(dialect=dialect, column_keys=list(names))
     state = compiled.construct_expanded_state(dict.fromkeys(names))
@@ -123,7 +123,7 @@ def _converters(compiled: SQLCompiler, dialect: Dialect, state: ExpandedState) -
     return usual | texts  # nearly all values are text, and SQLAlchemy's wrapper costs more than the conversion
 
 
-def _converted(parameters: Parameters, convert: Converters) -> Parameters:
+def _convert(parameters: Parameters, convert: Converters) -> Parameters:
     return {name: convert[name](value) if name in convert else value for name, value in parameters.items()}
 
 

@@ -83,7 +83,7 @@ async def find_entries(store: Store, wanted: LibraryQuery) -> list[LibraryEntry]
     """Return the matching entries: with words the best first, else the newest."""
 
     def read(connection: Connection) -> Sequence[Row[*tuple[Any, ...]]]:
-        query = _searched(plain_words(wanted.words), connection.dialect.name)
+        query = _search_query(plain_words(wanted.words), connection.dialect.name)
         if wanted.category is not None:
             query = query.where(library.c.category == wanted.category)
         query = query.order_by(library.c.updated_at.desc(), library.c.key)
@@ -107,7 +107,7 @@ async def delete_entry(store: Store, key: str) -> bool:
     return gone == 1
 
 
-def _searched(words: Sequence[str], engine: str) -> "Select[*tuple[Any, ...]]":
+def _search_query(words: Sequence[str], engine: str) -> "Select[*tuple[Any, ...]]":
     """Select the entries that have all the words, best first; all entries without words."""
     if not words:
         return select(library)

@@ -176,12 +176,12 @@ class PostgresWriter(Queue):
         try:
             pipeline.send([self._inserts_of(each) for each in appends])
         except Exception as error:  # noqa: BLE001 boundary: the task handles it
-            self._appended(None, error)
+            self._on_appended(None, error)
 
     def _is_ready(self) -> bool:
         return self._link is not None and not self._link.closed and self.loop.time() - self._used <= _QUIET
 
-    def _appended(self, epoch: bytes | None, error: Exception | None) -> None:
+    def _on_appended(self, epoch: bytes | None, error: Exception | None) -> None:
         """Take the end of a batch that was sent without the task."""
         if error is not None:
             self._failure = error
@@ -223,12 +223,12 @@ class PostgresWriter(Queue):
         try:
             if failure is not None:
                 raise failure
-            await self._run_together(await self._connected(), batch)
+            await self._run_together(await self._connect(), batch)
         except _FAULTS_OF_DATABASE:
             raise
         except Exception:  # noqa: BLE001 boundary: only the caller at fault gets the error
             undo(batch)
-            return await self._run_apart(await self._connected(), batch)
+            return await self._run_apart(await self._connect(), batch)
         return None
 
     async def _run_together(self, link: Link, batch: Sequence[Request]) -> None:
@@ -311,7 +311,7 @@ class PostgresWriter(Queue):
                 seen = await cursor.fetchone()
             self.policy_epoch = seen[0] if seen is not None else self.policy_epoch
 
-    async def _connected(self) -> Link:
+    async def _connect(self) -> Link:
         """Return the connection, reopened if it was lost; back off after a failed attempt."""
         if self._link is not None and self._link.closed:  # the pipeline noticed it while nothing was in flight
             await self._disconnect()
@@ -330,7 +330,7 @@ class PostgresWriter(Queue):
             self._not_before = self.loop.time() + self._pause
             self._link = await psycopg.AsyncConnection.connect(**self._parameters, autocommit=True)
             self._pause = self._not_before = 0.0
-            self._pipeline = AppendPipeline(self._link, _BATCH_LIMIT, self._appended)
+            self._pipeline = AppendPipeline(self._link, _BATCH_LIMIT, self._on_appended)
         return self._link
 
     async def _disconnect(self) -> None:

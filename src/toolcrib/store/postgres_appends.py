@@ -63,7 +63,7 @@ class AppendPipeline:
         for insert, rows in inserts:
             name = self._prepared.get(insert.sql) or self._prepare(insert.sql)
             for row in rows:
-                connection.send_query_prepared(name, _encoded(row), insert.formats)
+                connection.send_query_prepared(name, _encode_row(row), insert.formats)
         connection.pipeline_sync()
         self._flush()
         self._watch()
@@ -162,5 +162,5 @@ class AppendPipeline:
                 self._end(TimeoutError(f"it did not answer within {self._limit:.0f} s"))
 
 
-def _encoded(row: Sequence[Any]) -> list[bytes | None]:
+def _encode_row(row: Sequence[Any]) -> list[bytes | None]:
     return [value.encode() if type(value) is str else b"%d" % value if type(value) is int else value for value in row]

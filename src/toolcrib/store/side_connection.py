@@ -43,7 +43,7 @@ class SideConnection:
             try:
                 # Shielded, because psycopg cannot leave a pipeline that is cancelled in the middle.
                 with anyio.fail_after(_LIMIT, shield=True):
-                    return await self._run(await self._connected(), statements)
+                    return await self._run(await self._connect(), statements)
             except _FAULTS as error:
                 await self._disconnect()
                 raise unavailable(error) from error
@@ -69,7 +69,7 @@ class SideConnection:
         """
         async with self._lock:
             try:
-                link = await self._connected()
+                link = await self._connect()
                 await link.execute(f'LISTEN "{channel}"'.encode())
                 yield None
                 while True:
@@ -90,7 +90,7 @@ class SideConnection:
         """Close the connection."""
         await self._disconnect()
 
-    async def _connected(self) -> "psycopg.AsyncConnection[Any]":
+    async def _connect(self) -> "psycopg.AsyncConnection[Any]":
         if self._link is None or self._link.closed:
             self._link = await psycopg.AsyncConnection.connect(**self._parameters, autocommit=True)
         return self._link

@@ -394,7 +394,7 @@ class SqliteWriter(Queue):
             else:
                 self._wait_or_fail(batch, error)
         else:
-            self._committed()
+            self._on_commit()
             settle(batch)
 
     def _commit_together(self, batch: Sequence[Request]) -> None:
@@ -450,7 +450,7 @@ class SqliteWriter(Queue):
             self._roll_back(apart.kept)
             self._wait_or_fail(batch, error)
             return
-        self._committed()
+        self._on_commit()
         apart.settle(sqlite3.IntegrityError)
 
     def _roll_back(self, batch: Sequence[Request]) -> None:
@@ -476,7 +476,7 @@ class SqliteWriter(Queue):
         self._blocked_since = None
         fail(batch, partial(unavailable, error))
 
-    def _committed(self) -> None:
+    def _on_commit(self) -> None:
         self._blocked_since, self._failing = None, False
         if self._held is not None and self._journal is not None and self._flush_timer is not None:
             self._held = None

@@ -69,7 +69,7 @@ async def check_history(
         *_runs(found.runs),
         *_answers(found),
         *_outcomes(found.records, is_idle),
-        *_acknowledged(found.records, acknowledged),
+        *_acknowledged_calls(found.records, acknowledged),
         *_numbers([row.seq for row in found.events], readers),
     ]
 
@@ -171,7 +171,7 @@ def _outcomes(records: Sequence[JsonObject], is_idle: bool) -> Iterator[HistoryF
             yield HistoryFinding("audit.outcomes", f"Call {call} has {begun} intents and {ended} outcomes.")
 
 
-def _acknowledged(records: Sequence[JsonObject], markers: Collection[str]) -> Iterator[HistoryFinding]:
+def _acknowledged_calls(records: Sequence[JsonObject], markers: Collection[str]) -> Iterator[HistoryFinding]:
     outcomes = [record for record in records if record.get("phase") == "outcome" and "refused" not in record]
     texts = [(str(record.get("arguments")), record.get("outcome") != "unknown") for record in outcomes]
     for marker in markers:

@@ -106,7 +106,7 @@ class PlayedConversation:
         while self.brief.limits.turns is None or turns < self.brief.limits.turns:
             turns += 1
             said = await self._ask_model()
-            if (failure := await self._refused(said)) is not None or said.message is None:
+            if (failure := await self._model_failure(said)) is not None or said.message is None:
                 return TurnEnd("failed", self.runtime, Spent(turns=turns), failure)
             await self._tell(said.message, said)
             self._history.append({"role": "assistant", "content": said.message["content"]})
@@ -135,7 +135,7 @@ class PlayedConversation:
         tools = [{"name": _name(offered)} for offered in self.brief.tools]
         return {"model": self._model or "played", "messages": list(self._history), "tools": tools, "at": self.runtime}
 
-    async def _refused(self, said: ModelReply) -> Failure | None:
+    async def _model_failure(self, said: ModelReply) -> Failure | None:
         await anyio.sleep(said.step.pace.delay_ms / 1000)
         if said.step.hang_s is not None:
             await anyio.sleep(said.step.hang_s)
@@ -158,13 +158,13 @@ class PlayedConversation:
                 self._announce(block)
 
     def _announce(self, use: JsonObject) -> None:
-        offered = self._offered(use["name"])
+        offered = self._find_offer(use["name"])
         named: JsonObject = {} if offered is None else {"server": offered.server, "tool": offered.name}
         self.host.emit("tool_call_start", {"toolCallId": use["id"], "toolName": use["name"], **named})
         self.host.emit("tool_call_end", {"toolCallId": use["id"], "arguments": use["input"]})
 
     async def _use(self, use: JsonObject) -> JsonObject:
-        made = await self._called(use["name"], use["input"], use["id"])
+        made = await self._call_tool(use["name"], use["input"], use["id"])
         result = made.result
         told: JsonObject = {
             "toolCallId": use["id"],
@@ -178,8 +178,8 @@ class PlayedConversation:
         content = list(made.for_model.content)
         return {"type": "tool_result", "tool_use_id": use["id"], "content": content, "is_error": result.is_error}
 
-    async def _called(self, name: str, arguments: JsonObject, id: str) -> Result:
-        offered = self._offered(name)
+    async def _call_tool(self, name: str, arguments: JsonObject, id: str) -> Result:
+        offered = self._find_offer(name)
         if offered is not None:
             return await self.host.call(offered, arguments, id)
         return Result(await self._own(name, arguments, id), 0)
@@ -199,7 +199,7 @@ class PlayedConversation:
         await self.host.ended(id, is_error=False)
         return CallResult.text(f"{name} has run.")
 
-    def _offered(self, name: str) -> Offered | None:
+    def _find_offer(self, name: str) -> Offered | None:
         return next((offered for offered in self.brief.tools if _name(offered) == name), None)
 
 

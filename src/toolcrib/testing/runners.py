@@ -207,7 +207,7 @@ class RunnerContract:
         rig.script("s", [do(rig.use(ECHO, text="a"))])
         rig.script("next", [say("I am here.")])
         async with rig.open(host) as conversation:
-            end = await _interrupted(conversation, host, "call")
+            end = await _run_interrupted(conversation, host, "call")
             assert (end.reason, end.failure) == ("interrupted", None)
             assert len(host.of("call_cancelled")) == 1
             if end.is_alive:
@@ -218,7 +218,7 @@ class RunnerContract:
         host = RecordingHost()
         rig.script("s", [say("word " * 1000, chunk=5, chunk_delay_ms=20)])
         async with rig.open(host) as conversation:
-            end = await _interrupted(conversation, host, "text_delta")
+            end = await _run_interrupted(conversation, host, "text_delta")
         assert (end.reason, end.failure) == ("interrupted", None)
         assert len("".join(entry.data["text"] for entry in host.of("text_delta"))) < 5000
 
@@ -339,7 +339,7 @@ async def _never(offered: Offered, arguments: JsonObject) -> CallResult:
     return CallResult()
 
 
-async def _interrupted(conversation: Conversation, host: RecordingHost, what: str) -> TurnEnd:
+async def _run_interrupted(conversation: Conversation, host: RecordingHost, what: str) -> TurnEnd:
     """Run a turn that is interrupted once `what` is recorded, and return its end."""
     ends: list[TurnEnd] = []
 

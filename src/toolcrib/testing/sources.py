@@ -84,7 +84,7 @@ class SourceContract:
     async def test_a_call_gives_what_the_tool_gave(self, rig: SourceRig) -> None:
         result = await rig.call(rig.echo, {"text": "höre"})
         assert (result.is_error, result.is_final) == (False, True)
-        assert "höre" in _said(result)
+        assert "höre" in _text_of(result)
 
     async def test_a_prepared_call_does_nothing_until_it_is_run(self, rig: SourceRig) -> None:
         rig.source.prepare(rig.fails, {}, canonical({}))
@@ -117,16 +117,16 @@ class SourceContract:
         with anyio.fail_after(rig.timeout):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(hang)
-                assert "while it hangs" in _said(await rig.call(rig.echo, {"text": "while it hangs"}))
+                assert "while it hangs" in _text_of(await rig.call(rig.echo, {"text": "while it hangs"}))
                 tasks.cancel_scope.cancel()
         assert answered == []
-        assert "after it" in _said(await rig.call(rig.echo, {"text": "after it"}))
+        assert "after it" in _text_of(await rig.call(rig.echo, {"text": "after it"}))
 
     async def test_calls_at_the_same_time_do_not_mix(self, rig: SourceRig) -> None:
         heard: dict[str, str] = {}
 
         async def speak(text: str) -> None:
-            heard[text] = _said(await rig.call(rig.echo, {"text": text}))
+            heard[text] = _text_of(await rig.call(rig.echo, {"text": text}))
 
         async with anyio.create_task_group() as tasks:
             for number in range(10):
@@ -135,6 +135,6 @@ class SourceContract:
         assert all(text in said for text, said in heard.items())
 
 
-def _said(result: CallResult) -> str:
+def _text_of(result: CallResult) -> str:
     """Return the whole result as one text."""
     return f"{list(result.content)} {result.structured_content}"

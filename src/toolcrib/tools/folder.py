@@ -93,7 +93,7 @@ class ToolFolder:
         polling = False
         while not self._stopped.is_set():
             try:
-                async for _ in self._watched(polling=polling):
+                async for _ in self._watch(polling=polling):
                     yield
             except OSError as error:
                 if polling or isinstance(error, FileNotFoundError):  # missing now, but it may come back
@@ -103,7 +103,7 @@ class ToolFolder:
                     logger.warning("Polling %s instead of watching it: %s", self._folder, error)
                     polling = True
 
-    async def _watched(self, *, polling: bool) -> AsyncIterator[None]:
+    async def _watch(self, *, polling: bool) -> AsyncIterator[None]:
         """Watch the folder until it is replaced by another one, which the watcher does not notice."""
         begun = False
         folder = self._folder.stat()

@@ -64,7 +64,7 @@ def load_folder(folder: Path, before: LoadedFolder | None = None) -> LoadedFolde
         version, kept = _version(path), known.get(path)
         taken = next((other for other in modules if _server_name(other) == _server_name(path)), None)
         if kept is None or kept.version != version or isinstance(kept.outcome, Problem) or taken is not None:
-            kept = LoadedModule(version, _load(path) if taken is None else _taken(path, taken))
+            kept = LoadedModule(version, _load(path) if taken is None else _name_taken_problem(path, taken))
         modules[path] = kept
     outcomes = [module.outcome for module in modules.values()]
     return LoadedFolder(
@@ -96,7 +96,7 @@ def _version(path: Path) -> str:
     return repr(marks)
 
 
-def _taken(path: Path, other: Path) -> Problem:
+def _name_taken_problem(path: Path, other: Path) -> Problem:
     message = f"`{other.name}` is already server `{_server_name(path)}`."
     return _problem(path, ConfigError("tool.module", message, "Rename one of them."))
 

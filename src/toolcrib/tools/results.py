@@ -56,21 +56,21 @@ def read_results(annotation: Any, subject: str) -> Results:
 def to_result(value: object) -> CallResult:
     """Convert any value to a result."""
     if type(value) is dict:  # by far the most common case
-        return _structured(cast("object", value))
+        return _structured_result(cast("object", value))
     if isinstance(value, str) and not isinstance(value, Enum):
         return _text(value)
     if value is None:
         return CallResult()
     if isinstance(value, CallResult):
-        return _made(value)
+        return _convert_parts(value)
     if isinstance(value, bytes | bytearray | memoryview):
         raise _invalid("bytes, which JSON cannot represent", "Return text, or encode the bytes, for example as base64.")
     if isinstance(value, Iterator):  # it may be infinite
         raise _invalid("an iterator", "Return a list.")
-    return _structured(value)
+    return _structured_result(value)
 
 
-def _made(result: CallResult) -> CallResult:
+def _convert_parts(result: CallResult) -> CallResult:
     """Return a result that the tool created, with its parts converted to JSON if needed."""
     wire = result.to_json()
     plain, _ = _plain(wire)
@@ -81,7 +81,7 @@ def _made(result: CallResult) -> CallResult:
     return replace(result, content=plain["content"], structured_content=structured, extra=extra)
 
 
-def _structured(value: object) -> CallResult:
+def _structured_result(value: object) -> CallResult:
     plain, encoded = _plain(value)
     structured = plain if encoded.startswith(b"{") else {"result": plain}
     text = plain if isinstance(plain, str) else encoded.decode()

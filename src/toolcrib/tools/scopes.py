@@ -88,14 +88,14 @@ class Scope:
         with anyio.CancelScope(shield=True):
             for held in [held for held in self._held.values() if held not in self._open]:
                 held.limit.cancel()
-                await _gone(held, deadline)
+                await _wait_closed(held, deadline)
             for held in reversed(self._open):
                 held.reason = reason
                 held.limit.deadline = min(deadline, anyio.current_time() + CLOSE_ONE_SECONDS)
                 held.leave.set()
-                await _gone(held, held.limit.deadline)
+                await _wait_closed(held, held.limit.deadline)
                 if held.failure is not None and failure is None:
-                    failure = _failed(held.recipe, "failed to close", held.failure)
+                    failure = _failure(held.recipe, "failed to close", held.failure)
         return failure
 
     async def _value(self, recipe: Recipe) -> Any:
@@ -108,7 +108,7 @@ class Scope:
         if not held.ready.is_set():
             await held.ready.wait()
         if held.failure is not None:
-            raise _failed(recipe, "failed", held.failure)
+            raise _failure(recipe, "failed", held.failure)
         return held.value
 
     async def _hold(self, held: _Held) -> None:
@@ -117,7 +117,7 @@ class Scope:
             with held.limit:
                 held.limit.deadline = anyio.current_time() + OPEN_SECONDS
                 needs = {name: await self.get(key) for name, key in held.recipe.needs.items()}
-                async with _opened(held.recipe.provider.factory, needs, self._threads) as value:
+                async with _open_value(held.recipe.provider.factory, needs, self._threads) as value:
                     held.limit.deadline = math.inf
                     held.value = value
                     self._open.append(held)
@@ -138,13 +138,13 @@ class Scope:
             held.gone.set()
 
 
-async def _gone(held: _Held, deadline: float) -> None:
+async def _wait_closed(held: _Held, deadline: float) -> None:
     """Wait until a value is closed; one that ignores its cancellation is abandoned."""
     with anyio.CancelScope(deadline=deadline + _LAST_WORDS):
         await held.gone.wait()
 
 
-def _failed(recipe: Recipe, what: str, error: BaseException) -> ToolcribError:
+def _failure(recipe: Recipe, what: str, error: BaseException) -> ToolcribError:
     if isinstance(error, ToolcribError) and error.code == "tool.failed":  # the failure of a value that this one needs
         return error
     hint = error.hint if isinstance(error, ToolcribError) else None
@@ -154,7 +154,7 @@ def _failed(recipe: Recipe, what: str, error: BaseException) -> ToolcribError:
 
 
 @asynccontextmanager
-async def _opened(factory: Any, needs: Mapping[str, Any], threads: Threads) -> AsyncGenerator[Any]:
+async def _open_value(factory: Any, needs: Mapping[str, Any], threads: Threads) -> AsyncGenerator[Any]:
     """Run a factory of any kind and yield its value."""
     if inspect.isasyncgenfunction(factory):
         async with asynccontextmanager(factory)(**needs) as value:

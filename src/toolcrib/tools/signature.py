@@ -65,7 +65,7 @@ def read_return(function: Callable[..., Any], subject: str) -> Any:
     try:
         return _resolve(found, _namespace(function))
     except Exception as error:  # boundary: annotations are the author's code
-        raise _unresolved(subject, "return", error) from error
+        raise _unresolved_error(subject, "return", error) from error
 
 
 def _signature(function: Callable[..., Any], subject: str) -> list[inspect.Parameter]:
@@ -74,7 +74,7 @@ def _signature(function: Callable[..., Any], subject: str) -> list[inspect.Param
     except ValueError:  # built-in classes have no signature and nothing to inject
         return []
     except NameError as error:  # lazily evaluated annotations are evaluated here
-        raise _unresolved(subject, None, error) from error
+        raise _unresolved_error(subject, None, error) from error
 
 
 def _read(found: inspect.Parameter, namespace: dict[str, Any], subject: str) -> Parameter:
@@ -90,7 +90,7 @@ def _read(found: inspect.Parameter, namespace: dict[str, Any], subject: str) -> 
     try:
         annotation = _resolve(found.annotation, namespace)
     except Exception as error:  # boundary: annotations are the author's code
-        raise _unresolved(subject, name, error) from error
+        raise _unresolved_error(subject, name, error) from error
     return Parameter(name, annotation, found.default, _key(annotation))
 
 
@@ -122,6 +122,6 @@ def _namespace(function: Callable[..., Any]) -> dict[str, Any]:
     return dict(found)
 
 
-def _unresolved(subject: str, parameter: str | None, error: Exception) -> ConfigError:
+def _unresolved_error(subject: str, parameter: str | None, error: Exception) -> ConfigError:
     hint = "Define or import its type above the function, not only for type checkers."
     return definition_error(subject, f"its type cannot be read ({type(error).__name__}: {error}).", hint, parameter)

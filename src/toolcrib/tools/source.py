@@ -144,7 +144,7 @@ class PythonSource:
         outcome: asyncio.Future[CallResult] = loop.create_future()
         self._calls += 1
         running = loop.create_task(self._settle(outcome, definition, call_tool, values, call))
-        running.add_done_callback(self._ended)
+        running.add_done_callback(self._on_call_ended)
         try:
             return await outcome
         except asyncio.CancelledError:
@@ -175,7 +175,7 @@ class PythonSource:
         if not running.done():
             logger.error("Tool %s/%s was cancelled but does not end; it was abandoned", self.name, definition.name)
 
-    def _ended(self, _: asyncio.Task[None]) -> None:
+    def _on_call_ended(self, _: asyncio.Task[None]) -> None:
         self._calls -= 1
         if not self._calls:
             self._idle.set()

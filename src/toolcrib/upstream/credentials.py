@@ -127,7 +127,7 @@ class CredentialStore:
 
     async def credential(self, server: str, url: str) -> OAuthCredential | None:
         """Return the sign-in at this server, or None if there is none or it is for another URL."""
-        found = self._known(_credential(await self._get(f"server {server}")))
+        found = self._with_masking(_credential(await self._get(f"server {server}")))
         return found if found is not None and found.server == server and covers(found.resource, url) else None
 
     async def adopt(self, server: str, former: str | None, url: str) -> None:
@@ -149,12 +149,12 @@ class CredentialStore:
 
     async def held(self, server: str) -> OAuthCredential | None:
         """Return the sign-in under this name for any resource, for a definition that passes the token to a program."""
-        found = self._known(_credential(await self._get(f"server {server}")))
+        found = self._with_masking(_credential(await self._get(f"server {server}")))
         return found if found is not None and found.server == server else None
 
     async def keep(self, credential: OAuthCredential) -> None:
         """Write a sign-in to disk, replacing the server's previous one."""
-        self._known(credential)
+        self._with_masking(credential)
         await self._put(f"server {credential.server}", credential.to_json())
 
     async def forget(self, server: str) -> None:
@@ -189,7 +189,7 @@ class CredentialStore:
         name = hashlib.sha256(server.encode()).hexdigest()[:32]
         return process_lock(self._directory / f"{name}.lock", seconds)
 
-    def _known(self, credential: OAuthCredential | None) -> OAuthCredential | None:
+    def _with_masking(self, credential: OAuthCredential | None) -> OAuthCredential | None:
         """Register the credential's secrets for masking and return it."""
         if credential is not None:
             held = (credential.access_token, credential.refresh_token, credential.client.client_secret)

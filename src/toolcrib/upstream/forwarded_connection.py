@@ -129,7 +129,7 @@ class ForwardedConnection:
                     await _deliver(answer, on_progress, on_message)
             finally:
                 self._calls.discard(scope)
-        raise (self.failure or _unanswered(self.name)).copy()
+        raise (self.failure or _unanswered_error(self.name)).copy()
 
     async def _answers(self, request: JsonObject) -> AsyncIterator[JsonObject]:
         path, headers = f"{PLACED_PATH}/{self._key}/calls", {"content-type": "application/json"}
@@ -166,5 +166,5 @@ async def _deliver(answer: JsonObject, on_progress: ReportProgress | None, on_me
             pass
 
 
-def _unanswered(name: str) -> ServerFailed:
+def _unanswered_error(name: str) -> ServerFailed:
     return ServerFailed("server.ended", f'The node that runs "{name}" did not finish the call.', None, ())

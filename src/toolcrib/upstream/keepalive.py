@@ -149,7 +149,7 @@ class Keepalive:
                 await self._turned_stale.wait()
             self._turned_stale = anyio.Event()
             announced, self._stale = self._stale, set()
-            expired = self._expired()
+            expired = self._expired_kinds()
             kinds = [kind for kind in KINDS if kind in announced or kind in expired]
             if not kinds:
                 continue
@@ -183,7 +183,7 @@ class Keepalive:
         ends = [self._read_at[kind] + ttl for kind, ttl in self._ttls.items()]
         return max(min(ends) - time.monotonic(), 0.0) if ends else None
 
-    def _expired(self) -> set[Kind]:
+    def _expired_kinds(self) -> set[Kind]:
         """Return the expired lists to read again, without those whose changes the server announces."""
         now = time.monotonic()
         ended = {kind for kind, ttl in self._ttls.items() if self._read_at[kind] + ttl <= now}

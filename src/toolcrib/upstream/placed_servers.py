@@ -30,15 +30,15 @@ class PlacedServers:
 
     async def open(self, key: str) -> AsyncIterator[bytes]:
         """Return the introduction of a server, and then its notifications, until its connection ends."""
-        upstream, exchange = await self._connected(key)
+        upstream, exchange = await self._connect(key)
         return self._notifications(upstream, exchange)
 
     async def call(self, key: str, request: JsonObject) -> AsyncIterator[bytes]:
         """Send a request to a server. Returns its progress and messages, and then its result."""
-        _, exchange = await self._connected(key)
+        _, exchange = await self._connect(key)
         return self._answers(exchange, request)
 
-    async def _connected(self, key: str) -> tuple[Upstream, UpstreamRequests]:
+    async def _connect(self, key: str) -> tuple[Upstream, UpstreamRequests]:
         upstream = self._find(key)
         if upstream is None:
             raise NotFound("server.unknown", "This node has no such server.")

@@ -114,7 +114,7 @@ class DefinitionNames:
         used: defaultdict[str, list[_Used]] = defaultdict(list)
         in_force: dict[str, str] = {}
         for entry in found.servers:
-            for each in _used(entry):
+            for each in _names_of(entry):
                 used[entry.names.identity].append(each)
             if entry.spec is not None and entry.shadowed_by is None:
                 in_force |= dict.fromkeys((entry.alias, entry.name, *entry.same_as), entry.names.identity)
@@ -145,7 +145,7 @@ class DefinitionNames:
         return ServerNames(own.identity, own.trusted, tuple(claimed), own.bound)
 
 
-def _used(entry: ServerEntry) -> Iterator[_Used]:
+def _names_of(entry: ServerEntry) -> Iterator[_Used]:
     """Yield the names of one server in its project."""
     if not entry.names.identity:
         return

@@ -75,15 +75,15 @@ class ServerDouble:
         try:
             message: Json = orjson.loads(line)
         except orjson.JSONDecodeError:
-            return _encoded({"id": None, "error": {"code": PARSE_ERROR, "message": "This is not JSON."}})
+            return _encode({"id": None, "error": {"code": PARSE_ERROR, "message": "This is not JSON."}})
         if not is_object(message) or "id" not in message or "method" not in message:
             return None
         params: Json = message.get("params")
         try:
             result = self.answer(str(message["method"]), params if is_object(params) else {})
         except ProtocolError as error:
-            return _encoded({"id": message["id"], "error": {"code": error.code, "message": error.message}})
-        return _encoded({"id": message["id"], "result": result})
+            return _encode({"id": message["id"], "error": {"code": error.code, "message": error.message}})
+        return _encode({"id": message["id"], "result": result})
 
     def answer(self, method: str, params: JsonObject) -> JsonObject:
         """Return the result of a request. Raises `ProtocolError`."""
@@ -99,7 +99,7 @@ class ServerDouble:
         found = self._results.get(_key(method, params))
         if found:
             return found.popleft() if len(found) > 1 else found[0]
-        message = self._missed(method, params)
+        message = self._missing_message(method, params)
         if method == "tools/call":
             return CallResult.error(message).to_json()
         raise ProtocolError(_CONTENT[method], message)
@@ -114,7 +114,7 @@ class ServerDouble:
         instructions: Json = self._recording.get("instructions")
         return answer | ({"instructions": instructions} if instructions else {})
 
-    def _missed(self, method: str, params: JsonObject) -> str:
+    def _missing_message(self, method: str, params: JsonObject) -> str:
         subject = params.get("name") or params.get("uri")
         same = [
             each["params"]
@@ -142,5 +142,5 @@ def _lines(params: JsonObject) -> list[str]:
     return [f"{name}: {canonical(storable(value)).decode()}" for name, value in sorted(given.items())]
 
 
-def _encoded(message: JsonObject) -> bytes:
+def _encode(message: JsonObject) -> bytes:
     return orjson.dumps({"jsonrpc": "2.0", **message}) + b"\n"

@@ -46,10 +46,10 @@ class SharedCredentialStore(CredentialStore):
 
     def renewing(self, server: str, seconds: float) -> AbstractAsyncContextManager[bool]:
         """Lock the refresh of a server's tokens across nodes. Yields False if the lock was not free in time."""
-        return self._leased(f"oauth {hashlib.sha256(server.encode()).hexdigest()[:32]}", seconds)
+        return self._lease(f"oauth {hashlib.sha256(server.encode()).hexdigest()[:32]}", seconds)
 
     @asynccontextmanager
-    async def _leased(self, name: str, seconds: float) -> AsyncGenerator[bool]:
+    async def _lease(self, name: str, seconds: float) -> AsyncGenerator[bool]:
         is_mine = False
         with anyio.move_on_after(seconds):
             while not is_mine:
@@ -64,17 +64,17 @@ class SharedCredentialStore(CredentialStore):
                     await end_lease(self._database, name, self._node)
 
     async def _get(self, name: str) -> JsonObject | None:
-        sealed = await load_sealed(self._database, _stored(name))
+        sealed = await load_sealed(self._database, _row_name(name))
         if sealed is not None:
             return as_object(loads(self._secret.open(_PURPOSE, sealed, name)))
         local = await super()._get(name)
         if local is not None:
-            await add_sealed(self._database, _stored(name), self._secret.seal(_PURPOSE, dumps(local), name))
+            await add_sealed(self._database, _row_name(name), self._secret.seal(_PURPOSE, dumps(local), name))
         return local
 
     async def _put(self, name: str, value: JsonObject | None) -> None:
         sealed = None if value is None else self._secret.seal(_PURPOSE, dumps(value), name)
-        await save_sealed(self._database, _stored(name), sealed)
+        await save_sealed(self._database, _row_name(name), sealed)
         if value is None:
             await super()._put(name, None)
 
@@ -86,6 +86,6 @@ async def open_shared_credentials(
     return SharedCredentialStore(database, secret, node, await open_secret_store(directory), directory, secrets)
 
 
-def _stored(name: str) -> str:
+def _row_name(name: str) -> str:
     """Return the name of a row. It is a digest, because names may contain addresses."""
     return f"credential {hashlib.sha256(name.encode()).hexdigest()}"

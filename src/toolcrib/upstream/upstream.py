@@ -294,7 +294,7 @@ class Upstream:
             failure = Unavailable("internal", f'The connection to "{self.spec.name}" failed: {type(error).__name__}.')
         self._is_urgent, self._ended = False, None
         if connecting.cancelled_caught:
-            self._cancelled()
+            self._on_cancelled()
             return
         if isinstance(failure, ServerFailed):
             self.confinement.read(failure.stderr)
@@ -306,7 +306,7 @@ class Upstream:
         else:
             await self._back_off(failure, up_since)
 
-    def _cancelled(self) -> None:
+    def _on_cancelled(self) -> None:
         """Wait for the next request after an attempt was cancelled."""
         self._wake = anyio.Event()
         self._report.closed()

@@ -73,11 +73,11 @@ class GitHub:
 
     async def star(self, repo: str) -> GitHubRepository:
         """Star a repository."""
-        return await self._starred("PUT", repo)
+        return await self._change_star("PUT", repo)
 
     async def unstar(self, repo: str) -> GitHubRepository:
         """Remove the star."""
-        return await self._starred("DELETE", repo)
+        return await self._change_star("DELETE", repo)
 
     async def follow(self, username: str) -> str:
         """Follow a user."""
@@ -116,7 +116,7 @@ class GitHub:
         into = base or _text((await self._api.get(f"repos/{target}")).get("default_branch")) or "main"
         body = {"title": opening.title, "body": opening.body, "head": head, "base": into}
         pull = _pull(await self._api.send("POST", f"repos/{target}/pulls", body))
-        return await self._labelled(target, pull)
+        return await self._add_label(target, pull)
 
     async def open_issue(self, repo: str, opening: Opening) -> JsonObject:
         """Open an issue."""
@@ -138,12 +138,12 @@ class GitHub:
         answer = await self._api.send("POST", f"repos/{self._target(repo)}/issues/{number}/comments", {"body": body})
         return {"url": _text(answer.get("html_url"))}
 
-    async def _starred(self, method: str, repo: str) -> GitHubRepository:
+    async def _change_star(self, method: str, repo: str) -> GitHubRepository:
         target = self._target(repo)
         await self._api.send(method, f"user/starred/{target}")
         return target
 
-    async def _labelled(self, target: GitHubRepository, pull: JsonObject) -> JsonObject:
+    async def _add_label(self, target: GitHubRepository, pull: JsonObject) -> JsonObject:
         """Add the label to a pull request. The pull request already exists, so a failure becomes a notice."""
         if not self._label:
             return pull

@@ -113,20 +113,20 @@ class Notifier:
 
     async def channels(self) -> list[JsonObject]:
         """Return the configured channels without their secrets."""
-        return [_shown(channel) for channel in await load_channels(self._store)]
+        return [_channel_json(channel) for channel in await load_channels(self._store)]
 
     async def set(self, kind: ChannelKind, config: JsonObject, *, by: str, is_local_allowed: bool) -> JsonObject:
         """Set or replace a channel. Raises `notify.invalid`, `url.refused`.
 
         `is_local_allowed` permits addresses on this machine or network; only for addresses that a person entered.
         """
-        channel = Channel(kind, self._checked(kind, config, is_local_allowed), by, datetime.now(UTC))
+        channel = Channel(kind, self._validate(kind, config, is_local_allowed), by, datetime.now(UTC))
         await save_channel(self._store, channel)
-        return _shown(channel)
+        return _channel_json(channel)
 
     def check(self, kind: ChannelKind, config: JsonObject) -> str:
         """Describe a channel for the approval request. Raises like `set`."""
-        kept = self._checked(kind, config, is_local_allowed=False)
+        kept = self._validate(kind, config, is_local_allowed=False)
         return f"the webhook {mask_url(kept['url'])}" if kind == "webhook" else "the desktop"
 
     async def remove(self, kind: ChannelKind) -> None:
@@ -165,7 +165,7 @@ class Notifier:
         else:
             await show(self._environment, notice)
 
-    def _checked(self, kind: ChannelKind, config: JsonObject, is_local_allowed: bool) -> JsonObject:
+    def _validate(self, kind: ChannelKind, config: JsonObject, is_local_allowed: bool) -> JsonObject:
         if kind == "webhook":
             return checked_webhook(config, is_local_allowed=is_local_allowed)
         if config:
@@ -178,7 +178,7 @@ class Notifier:
         return {}
 
 
-def _shown(channel: Channel) -> JsonObject:
+def _channel_json(channel: Channel) -> JsonObject:
     shape: JsonObject = {
         "channel": channel.kind,
         "setBy": channel.set_by,

@@ -125,7 +125,7 @@ class PushNotices:
         """
         keys = as_object(shape.get("keys")) or {}
         point, auth = as_text(keys.get("p256dh")) or "", as_text(keys.get("auth")) or ""
-        endpoint = self._checked(shape.get("endpoint"))
+        endpoint = self._check_endpoint(shape.get("endpoint"))
         _crypto().BrowserKeys.of_text(point, auth)
         key = await self.public_key()
         now, browser = datetime.now(UTC), visible(browser[:_LONGEST_BROWSER])
@@ -137,7 +137,7 @@ class PushNotices:
 
     async def renew(self, shape: JsonObject, *, browser: str, login: str) -> PushSubscription:
         """Store a known subscription again, with the time and its sign-in. Raises `notify.unknown` for others."""
-        id = subscription_id(self._checked(shape.get("endpoint")))
+        id = subscription_id(self._check_endpoint(shape.get("endpoint")))
         if not any(each.id == id for each in await self.list()):
             raise _unknown()
         return await self.subscribe(shape, browser=browser, login=login)
@@ -225,7 +225,7 @@ class PushNotices:
             async with self._web.client(local_allowed=self.local_allowed, max_body=_MAX_ANSWER) as client:
                 return (await client.post(to.endpoint, content=body, headers=sent)).status_code
 
-    def _checked(self, endpoint: Json) -> str:
+    def _check_endpoint(self, endpoint: Json) -> str:
         if not isinstance(endpoint, str):
             raise InvalidRequest("notify.invalid", "The push subscription has no address.")
         checked = check_url(endpoint, local_allowed=self.local_allowed)
@@ -240,7 +240,7 @@ class PushNotices:
         """Return the sending key. A key that can no longer be decrypted is replaced: browsers subscribe again."""
         seals = await self._seals()
         stored = await load_sealed(self._store, _KEY_ROW)
-        if stored is not None and (text := _opened(seals, _KEY_ROW, stored)) is not None:
+        if stored is not None and (text := _open_seal(seals, _KEY_ROW, stored)) is not None:
             return _crypto().PushKey.of_text(text.decode())
         if stored is not None:
             await save_sealed(self._store, _KEY_ROW, None)
@@ -274,7 +274,7 @@ class PushNotices:
 
 def _read(seals: Seals, name: str, sealed: bytes) -> PushSubscription | None:
     """Return the subscription of a row, or None if it was sealed with another key."""
-    if (opened := _opened(seals, name, sealed)) is None:
+    if (opened := _open_seal(seals, name, sealed)) is None:
         return None
     fields: JsonObject = loads(opened)
     return PushSubscription(
@@ -289,7 +289,7 @@ def _read(seals: Seals, name: str, sealed: bytes) -> PushSubscription | None:
     )
 
 
-def _opened(seals: Seals, name: str, sealed: bytes) -> bytes | None:
+def _open_seal(seals: Seals, name: str, sealed: bytes) -> bytes | None:
     try:
         return seals.open(name, sealed)
     except ConfigError:

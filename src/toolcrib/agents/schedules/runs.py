@@ -53,21 +53,23 @@ class Runs:
         """Execute a claimed run and return it in its final state."""
         if not readiness.is_ready:
             reason = " ".join(problem.message for problem in readiness.problems)
-            return await self._ended(replace(run, state="failed", reason=f"Not ready: {reason}"))
+            return await self._end_run(replace(run, state="failed", reason=f"Not ready: {reason}"))
         try:
             if run.session is None:
                 run = await self._with_session(schedule, run)
-            done = await self._spoken(schedule, run)
+            done = await self._send_prompt(schedule, run)
             state = _STATES.get(str(done.get("reason")), "failed")
             session = await self.sessions.get(run.session or "")
-            return await self._ended(replace(run, state=state, reason=session.reason, cost_usd=session.spent.cost_usd))
+            return await self._end_run(
+                replace(run, state=state, reason=session.reason, cost_usd=session.spent.cost_usd)
+            )
         except ToolcribError as error:
-            return await self._ended(replace(run, state="failed", reason=error.message))
+            return await self._end_run(replace(run, state="failed", reason=error.message))
         except BaseException:  # boundary: the crib stops; record the run as interrupted, as its session does
             if not self.may_write():
                 raise
             with anyio.move_on_after(_LAST_WORDS, shield=True):
-                await self._ended(replace(run, state="interrupted", reason="The crib stopped during the run."))
+                await self._end_run(replace(run, state="interrupted", reason="The crib stopped during the run."))
             raise
 
     async def _with_session(self, schedule: Schedule, run: Run) -> Run:
@@ -86,7 +88,7 @@ class Runs:
         await end_run(self.store, run, self.crib)
         return run
 
-    async def _spoken(self, schedule: Schedule, run: Run) -> JsonObject:
+    async def _send_prompt(self, schedule: Schedule, run: Run) -> JsonObject:
         """Send the schedule's prompt and return the data of the turn's `done` event.
 
         If another crib has sent the prompt already, only the end of the turn is waited for.
@@ -102,7 +104,7 @@ class Runs:
                     return event.data
         return {"reason": "interrupted"}
 
-    async def _ended(self, run: Run) -> Run:
+    async def _end_run(self, run: Run) -> Run:
         run = replace(run, ended_at=self.now())
         await end_run(self.store, run, self.crib)
         return run

@@ -151,14 +151,14 @@ class Schedules:
     async def add(self, schedule: Schedule) -> Schedule:
         """Store a new schedule and start following it. Raises `schedule.cadence`."""
         id = schedule.id or secrets.token_hex(4)
-        kept = self._timed(replace(schedule, id=id, cadence=checked(schedule.cadence)))
+        kept = self._with_due_time(replace(schedule, id=id, cadence=checked(schedule.cadence)))
         await save_schedule(self._store, kept)
-        self._changed(kept)
+        self._publish_change(kept)
         return kept
 
     async def replace(self, schedule: Schedule) -> Schedule:
         """Replace a schedule and recompute its next due time. Raises like `add` and `get`."""
-        kept = self._timed(replace(schedule, cadence=checked(schedule.cadence)))
+        kept = self._with_due_time(replace(schedule, cadence=checked(schedule.cadence)))
         return await self._revise(schedule.id, lambda _: kept)
 
     async def pause(self, id: str, reason: str | None = None, *, by: str | None = None) -> Schedule:
@@ -171,7 +171,7 @@ class Schedules:
         """Resume a schedule and reset its failure count."""
 
         def followed(kept: Schedule) -> Schedule:
-            return self._timed(replace(kept, paused=False, reason=None, paused_by=None, failures=0))
+            return self._with_due_time(replace(kept, paused=False, reason=None, paused_by=None, failures=0))
 
         return await self._revise(id, followed)
 
@@ -179,7 +179,7 @@ class Schedules:
         """Delete a schedule and its history; the sessions of its runs are kept."""
         schedule = await self.get(id)
         await delete_schedule(self._store, id)
-        self._changed(schedule)
+        self._publish_change(schedule)
         return schedule
 
     async def run_now(self, id: str) -> Run:
@@ -207,7 +207,7 @@ class Schedules:
         """Return whether the schedule could run now."""
         return await self._check.look(schedule)
 
-    def _timed(self, schedule: Schedule, after: datetime | None = None) -> Schedule:
+    def _with_due_time(self, schedule: Schedule, after: datetime | None = None) -> Schedule:
         """Return the schedule with its next due time after a moment, by default now; none while paused."""
         moments = [] if schedule.paused else following(schedule.cadence, after or self._clock.now())
         return replace(schedule, next_at=moments[0] if moments else None)
@@ -216,10 +216,10 @@ class Schedules:
         revised = await revise_schedule(self._store, id, change)
         if revised is None:
             raise NotFound("schedule.unknown", f"There is no schedule {id!r}.")
-        self._changed(revised)
+        self._publish_change(revised)
         return revised
 
-    def _changed(self, schedule: Schedule) -> None:
+    def _publish_change(self, schedule: Schedule) -> None:
         self._publish("config_changed", {"what": "schedule", "schedule": schedule.id})
         self._news.set()
 
@@ -305,7 +305,9 @@ class Schedules:
         await self._settle(schedule, due_at, now)
         settled = due_at if now - due_at <= LATE else now
         advanced = await revise_schedule(
-            self._store, schedule.id, lambda kept: self._timed(kept, settled) if kept.next_at == due_at else kept
+            self._store,
+            schedule.id,
+            lambda kept: self._with_due_time(kept, settled) if kept.next_at == due_at else kept,
         )
         return None if advanced is None else advanced.next_at
 
@@ -425,4 +427,4 @@ class Schedules:
             return
         if changed.paused and run.state == "failed" and changed.failures == MOST_FAILURES:
             self._publish("notice", {"level": "warning", "message": f"Schedule {changed.name}: {changed.reason}"})
-        self._changed(changed)
+        self._publish_change(changed)

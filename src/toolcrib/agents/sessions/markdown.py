@@ -40,14 +40,14 @@ def _text(data: JsonObject, _: str) -> str:
 
 def _call(data: JsonObject, name: str) -> str:
     arguments = json.dumps(data.get("arguments"), indent=2, ensure_ascii=False)
-    return f"**Call of {_code(name)}**\n\n{_fenced(arguments, 'json')}"
+    return f"**Call of {_code(name)}**\n\n{_code_block(arguments, 'json')}"
 
 
 def _result(data: JsonObject, name: str) -> str:
     content: Json = data.get("content")
     shown = "\n".join(_block(block) for block in content) if is_array(content) else ""
     word = "Error" if data.get("isError") else "Result"
-    return f"**{word} of {_code(name)}**\n\n{_fenced(shown)}"
+    return f"**{word} of {_code(name)}**\n\n{_code_block(shown)}"
 
 
 def _block(block: Json) -> str:
@@ -56,7 +56,7 @@ def _block(block: Json) -> str:
     return str(block.get("text")) if block.get("type") == "text" else f"[{block.get('type')}]"
 
 
-def _resolved(data: JsonObject, _: str) -> str:
+def _approval(data: JsonObject, _: str) -> str:
     by, reason, edited = data.get("by"), data.get("reason"), data.get("arguments")
     changed = (
         f" It ran with other arguments: `{_line(json.dumps(edited, ensure_ascii=False))}`" if edited is not None else ""
@@ -65,13 +65,13 @@ def _resolved(data: JsonObject, _: str) -> str:
     return f"*The call was {verdict}*{changed}"
 
 
-def _asked(data: JsonObject, _: str) -> str:
+def _questions(data: JsonObject, _: str) -> str:
     questions: Json = data.get("questions")
     asked = [each.get("question") for each in questions if is_object(each)] if is_array(questions) else []
     return "\n".join(f"**Question:** {_line(each)}" for each in asked)
 
 
-def _answered(data: JsonObject, _: str) -> str:
+def _answers(data: JsonObject, _: str) -> str:
     answers: Json = data.get("answers")
     pairs = answers.items() if is_object(answers) else ()
     return "\n".join(f"**Answer to** {_line(question)} **is** {_line(answer)}" for question, answer in pairs)
@@ -81,7 +81,7 @@ def _error(data: JsonObject, _: str) -> str:
     return f"**Error** ({data.get('code')}): {_line(data.get('message'))}"
 
 
-def _done(data: JsonObject, _: str) -> str:
+def _end(data: JsonObject, _: str) -> str:
     return "" if data.get("reason") == "completed" else f"*The answer ended: {data.get('reason')}.*"
 
 
@@ -89,12 +89,12 @@ _PARTS: Final[Mapping[SessionEventKind, Callable[[JsonObject, str], str]]] = {
     "user_message": _user,
     "text_message": _text,
     "tool_call_end": _call,
-    "approval_resolved": _resolved,
+    "approval_resolved": _approval,
     "tool_result": _result,
-    "question_prompt": _asked,
-    "question_answered": _answered,
+    "question_prompt": _questions,
+    "question_answered": _answers,
     "error": _error,
-    "done": _done,
+    "done": _end,
 }
 
 
@@ -111,6 +111,6 @@ def _code(text: str) -> str:
     return f"{ticks}{_line(text)}{ticks}"
 
 
-def _fenced(text: str, language: str = "") -> str:
+def _code_block(text: str, language: str = "") -> str:
     fence = "`" * max(3, _longest(text) + 1)
     return f"{fence}{language}\n{text}\n{fence}"

@@ -68,13 +68,13 @@ class SharedQuestions:
         if found is None:
             raise _unknown(id)
         if not found.is_open or found.node not in await self._alive():
-            raise _closed(id)
+            raise _closed_error(id)
         return found.question, found.principal
 
     async def close(self, id: str, answers: Answers) -> None:
         """Close a question with its answers. Raises `question.answered` if another answer was first."""
         if not await close_question(self._store, id, dict(answers)):
-            raise _closed(id)
+            raise _closed_error(id)
         self._signal(id)
 
     async def withdraw(self, id: str) -> None:
@@ -174,9 +174,9 @@ class Questions:
         question, principal = (waiting.question, waiting.principal) if waiting is not None else await self._find(id)
         if self._may_answer(by, principal) is not True:
             raise Denied("approval.not_a_person", f"{by.name} ({by.source}) may not answer this: only a person may.")
-        given = _checked(question, answers)
+        given = _check_answers(question, answers)
         if waiting is not None and waiting.answers is not None:
-            raise _closed(id)
+            raise _closed_error(id)
         shared = waiting.shared if waiting is not None else self._shared
         if shared is not None:
             await shared.close(id, given)
@@ -188,7 +188,7 @@ class Questions:
     async def _find(self, id: str) -> tuple[AgentQuestion, Principal]:
         """Return an open question of another node."""
         if id in self._answered:
-            raise _closed(id)
+            raise _closed_error(id)
         if self._shared is None:
             raise _unknown(id)
         return await self._shared.find(id)
@@ -216,11 +216,11 @@ def _unknown(id: str) -> NotFound:
     return NotFound("question.unknown", f"There is no question {id!r}.")
 
 
-def _closed(id: str) -> Conflict:
+def _closed_error(id: str) -> Conflict:
     return Conflict("question.answered", f"Question {id} is already closed.")
 
 
-def _checked(question: AgentQuestion, answers: Mapping[str, Json]) -> dict[str, str]:
+def _check_answers(question: AgentQuestion, answers: Mapping[str, Json]) -> dict[str, str]:
     asked = [text for each in question.questions if isinstance(text := each.get("question"), str)]
     unknown = [text for text in answers if text not in asked]
     missing = [text for text in asked if text not in answers]

@@ -130,7 +130,7 @@ class SessionTools:
         ref, how = offered.tool.ref, self._in_session(tool_call)
         if offered.tool in code_tools.tools_of(self._listing):
             if ref.tool != search_tools.CALL:
-                return await self._timed(self._own_tool(ref.tool, arguments, how, progress))
+                return await self._measure(self._own_tool(ref.tool, arguments, how, progress))
             parsed = search_tools.parse_call(arguments)
             if isinstance(parsed, CallResult):
                 return Result(parsed, 0.0)
@@ -234,9 +234,9 @@ class SessionTools:
             session=how,
             budget=self._budgets.of(ref) if how.prepare is None else None,
         )
-        return await self._timed(called)
+        return await self._measure(called)
 
-    async def _timed(self, call: Awaitable[CallOutcome | CallResult]) -> Result:
+    async def _measure(self, call: Awaitable[CallOutcome | CallResult]) -> Result:
         """Return the result of a call with its duration; a refusal is an error result."""
         started = perf_counter()
         self._running_calls += 1

@@ -130,7 +130,7 @@ def _look(path: Path, cwd: str | None) -> FoundSession | None:
             tail = file.read(_END)
     except OSError:
         return None
-    first, last = list(_parsed(head.splitlines())), list(_parsed(tail.splitlines()))
+    first, last = list(_parse_lines(head.splitlines())), list(_parse_lines(tail.splitlines()))
     title = _title([*first, *last])
     if title is None and not any(entry.get("type") in ("user", "assistant") for entry in first):
         return None
@@ -169,7 +169,7 @@ def _blocks(entry: JsonObject) -> list[JsonObject]:
     return [block for block in content if is_object(block)] if is_array(content) else []
 
 
-def _parsed(lines: list[bytes] | Iterator[bytes]) -> Iterator[JsonObject]:
+def _parse_lines(lines: list[bytes] | Iterator[bytes]) -> Iterator[JsonObject]:
     for line in lines:
         try:
             entry: Json = loads(line)
@@ -181,11 +181,11 @@ def _parsed(lines: list[bytes] | Iterator[bytes]) -> Iterator[JsonObject]:
 
 def _events(path: Path, session: str) -> Iterator[SessionEvent]:
     seq = 0
-    for entry in _parsed(_lines(path)):
+    for entry in _parse_lines(_lines(path)):
         if _is_aside(entry):
             continue
         at: Json = entry.get("timestamp")
-        for kind, data in _told(entry):
+        for kind, data in _events_of(entry):
             seq += 1
             yield SessionEvent(seq, at if isinstance(at, str) else "", session, kind, data)
 
@@ -196,7 +196,7 @@ def _lines(path: Path) -> Iterator[bytes]:
             yield line
 
 
-def _told(entry: JsonObject) -> Iterator[tuple[SessionEventKind, JsonObject]]:
+def _events_of(entry: JsonObject) -> Iterator[tuple[SessionEventKind, JsonObject]]:
     """Yield the events of one line."""
     id = str(entry.get("uuid", ""))
     if entry.get("type") == "user":

@@ -61,7 +61,7 @@ class Looked:
 async def look(root: Path, environment: Mapping[str, str]) -> Looked:
     """Return the current source files."""
     listed = await _of_git(root, environment)
-    return await anyio.to_thread.run_sync(_stamped, root, listed)
+    return await anyio.to_thread.run_sync(_stamp_files, root, listed)
 
 
 async def _of_git(root: Path, environment: Mapping[str, str]) -> list[str] | None:
@@ -84,7 +84,7 @@ async def _of_git(root: Path, environment: Mapping[str, str]) -> list[str] | Non
     return None
 
 
-def _walked(root: Path) -> Iterator[str]:
+def _walk(root: Path) -> Iterator[str]:
     """Yield the files below a directory, except in skipped and hidden directories."""
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(name for name in folders if name not in _SKIPPED and not name.startswith("."))
@@ -92,10 +92,10 @@ def _walked(root: Path) -> Iterator[str]:
         yield from ((inside / name).as_posix() for name in sorted(names))
 
 
-def _stamped(root: Path, listed: Iterable[str] | None) -> Looked:
+def _stamp_files(root: Path, listed: Iterable[str] | None) -> Looked:
     stamps: dict[str, Stamp] = {}
     skipped = 0
-    for file in listed if listed is not None else islice(_walked(root), MOST_WALKED):
+    for file in listed if listed is not None else islice(_walk(root), MOST_WALKED):
         if language_of(file) is None or not _is_plain(file):
             continue
         try:

@@ -107,7 +107,7 @@ class Symbols:
     async def _update(self, root: Path, project: _Project, looked: Looked) -> bool:
         """Update an index from its files; return whether it is complete."""
         project.files = {file: known for file, known in project.files.items() if file in looked.stamps}
-        changed = await anyio.to_thread.run_sync(partial(_changed, root, project.files, looked.stamps))
+        changed = await anyio.to_thread.run_sync(partial(_find_changed, root, project.files, looked.stamps))
         if not changed:
             return True
         now = time.time_ns()
@@ -120,7 +120,7 @@ class Symbols:
         return not waiting.cancelled_caught
 
 
-def _changed(root: Path, known: dict[str, _Known], stamps: Mapping[str, Stamp]) -> list[str]:
+def _find_changed(root: Path, known: dict[str, _Known], stamps: Mapping[str, Stamp]) -> list[str]:
     """Return the files whose content changed; update the stamps of the others."""
     now = time.time_ns()
     changed: list[str] = []

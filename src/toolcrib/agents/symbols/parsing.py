@@ -53,7 +53,7 @@ async def parse(
     waiting = deque([list(files[at : at + TOGETHER]) for at in range(0, len(files), TOGETHER)])
     ended = 0
     while waiting:
-        async with _started(environment) as process, aclosing(_answers(process, root, waiting)) as answers:
+        async with _start_worker(environment) as process, aclosing(_answers(process, root, waiting)) as answers:
             async for asked, sources in answers:
                 for (file, _), source in zip(asked, sources, strict=True):
                     take(file, source)
@@ -96,7 +96,7 @@ def _read(asked: Sequence[Wanted], written: bytes) -> list[SourceFile]:
 
 
 @asynccontextmanager
-async def _started(environment: Mapping[str, str]) -> AsyncGenerator[Process]:
+async def _start_worker(environment: Mapping[str, str]) -> AsyncGenerator[Process]:
     """Start a worker. `-P` keeps it from importing modules from the current directory."""
     process = await anyio.open_process(
         COMMAND,

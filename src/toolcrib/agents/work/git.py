@@ -131,7 +131,7 @@ class Git:
         """Create a worktree at the repository's current commit, on a new branch."""
         worktree = Worktree(path, repository.place.common / "worktrees" / path.name)
         try:
-            await anyio.to_thread.run_sync(_registered, worktree, branch)
+            await anyio.to_thread.run_sync(_register, worktree, branch)
         except OSError as error:
             raise Unavailable("work.git", f"Could not create the worktree {path}: {error.strerror}.") from None
         try:
@@ -141,7 +141,7 @@ class Git:
             await self._in(worktree, "reset", "--quiet", "--hard", "HEAD")
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(_unregistered, worktree)
+                await anyio.to_thread.run_sync(_unregister, worktree)
             raise
         return worktree
 
@@ -174,7 +174,7 @@ class Git:
             await anyio.to_thread.run_sync(lambda: shutil.rmtree(path, ignore_errors=True))
             return
         worktree = Worktree(Path(path), place.common / "worktrees" / Path(path).name)
-        await anyio.to_thread.run_sync(_unregistered, worktree)
+        await anyio.to_thread.run_sync(_unregister, worktree)
 
     async def remove_branch(self, repository: str, branch: str) -> None:
         """Delete a branch."""
@@ -259,7 +259,7 @@ class Git:
         return done.stdout.decode("utf-8", "replace")
 
 
-def _registered(worktree: Worktree, branch: str) -> None:
+def _register(worktree: Worktree, branch: str) -> None:
     """Write the files that link a repository and its worktree."""
     worktree.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     worktree.git_dir.parent.mkdir(exist_ok=True)
@@ -271,7 +271,7 @@ def _registered(worktree: Worktree, branch: str) -> None:
     (worktree.path / ".git").write_text(f"gitdir: {worktree.git_dir}\n", encoding="utf-8")
 
 
-def _unregistered(worktree: Worktree) -> None:
+def _unregister(worktree: Worktree) -> None:
     """Remove a worktree and its registration, unless the registration belongs to another worktree."""
     back = worktree.git_dir / "gitdir"
     try:

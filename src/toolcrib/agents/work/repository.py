@@ -87,7 +87,7 @@ def neutral(common: Path, config: Mapping[str, str]) -> Generator[dict[str, str]
     """Yield the environment variables with which git uses only this configuration."""
     folder = Path(tempfile.mkdtemp(prefix="toolcrib-git-"))
     try:
-        (folder / "config").write_text(_written(config), encoding="utf-8")
+        (folder / "config").write_text(_render_config(config), encoding="utf-8")
         for name in _LINKED:
             (folder / name).symlink_to(common / name)
         (folder / "info").mkdir()
@@ -97,7 +97,7 @@ def neutral(common: Path, config: Mapping[str, str]) -> Generator[dict[str, str]
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _written(config: Mapping[str, str]) -> str:
+def _render_config(config: Mapping[str, str]) -> str:
     """Render a configuration file; keys have two parts, values are single words."""
     lines = [f"[{key.partition('.')[0]}]\n\t{key.partition('.')[2]} = {value}\n" for key, value in config.items()]
     return "".join(lines)

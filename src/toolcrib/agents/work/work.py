@@ -199,8 +199,8 @@ class Work:
     async def _do(self, task: Task) -> None:
         """Run the task and store its result."""
         try:
-            ended = await self._worked(task)
-            await self._update(await self._kept(ended))
+            ended = await self._run_session(task)
+            await self._update(await self._commit_work(ended))
         except anyio.get_cancelled_exc_class():
             if self._jobs is not None and not self._jobs.may_write:
                 raise
@@ -220,7 +220,7 @@ class Work:
     async def _update(self, task: Task) -> None:
         await update_task(self._store, task, self._crib)
 
-    async def _worked(self, task: Task) -> Task:
+    async def _run_session(self, task: Task) -> Task:
         """Run the task's session and return the task with the outcome."""
         id = task.session or ""
         result, state, reason = "", "failed", None
@@ -229,13 +229,13 @@ class Work:
             return replace(task, state="interrupted", ended_at=self._now(), reason=reason, worktree=None)
         try:
             with anyio.fail_after((task.limits.seconds or USUAL_SECONDS) + _GRACE):
-                result, state = await self._answered(id, _prompt(task))
+                result, state = await self._send_prompt(id, _prompt(task))
         except TimeoutError:
             await self._sessions.interrupt(id)
             state, reason = "limit", "The task reached its time limit and was ended."
         except ToolcribError as error:
             reason = error.message
-        session = await self._closed(id)
+        session = await self._close_session(id)
         return replace(
             task,
             state=_ENDS.get(state, "failed"),
@@ -245,13 +245,13 @@ class Work:
             cost_usd=session.spent.cost_usd,
         )
 
-    async def _closed(self, id: str) -> Session:
+    async def _close_session(self, id: str) -> Session:
         try:
             return await self._sessions.close(id)
         except Conflict:  # the crib that continued the session ends its process when it is idle
             return await self._sessions.get(id)
 
-    async def _answered(self, id: str, prompt: str) -> tuple[str, str]:
+    async def _send_prompt(self, id: str, prompt: str) -> tuple[str, str]:
         """Send the prompt, unless another crib has; return the agent's last message and why the turn ended."""
         log = await self._sessions.events(id)
         after = 0 if log.last else (await self._sessions.send(id, prompt)).seq
@@ -272,7 +272,7 @@ class Work:
         errors = [event async for event in self._sessions.transcript(id) if event.kind == "error"]
         return str(errors[-1].data["message"]) if errors else f"The turn ended with state {state}."
 
-    async def _kept(self, task: Task) -> Task:
+    async def _commit_work(self, task: Task) -> Task:
         """Return the task with its work committed and the difference; a git failure is added to the reason."""
         if task.worktree is None:
             return task
@@ -298,7 +298,7 @@ class Work:
 
     async def _commit_lost(self, task: Task) -> None:
         """Commit the work of a task that was interrupted when the crib ended."""
-        await update_task(self._store, await self._kept(task))
+        await update_task(self._store, await self._commit_work(task))
 
     async def _follow(self) -> None:
         """Remove expired worktrees periodically."""

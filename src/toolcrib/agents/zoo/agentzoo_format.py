@@ -20,21 +20,21 @@ def agent_shape(value: Json) -> tuple[Json, list[str]]:
     if not is_object(value):
         return value, []
     notes: list[str] = []
-    shape = _known(AgentInput, value, "", notes)
+    shape = _known_fields(AgentInput, value, "", notes)
     for name in ("version", "createdAt", "updatedAt", "tokens"):
         shape.pop(name, None)
     if isinstance(shape.get("id"), str):
         shape["id"] = _fitting_id(shape["id"], notes)
     for name, model in (("skillCategories", CategoryInput), ("skills", SkillInput)):
         if is_array(shape.get(name)):
-            shape[name] = [_known(model, each, f"{name}.{at}.", notes) for at, each in enumerate(shape[name])]
+            shape[name] = [_known_fields(model, each, f"{name}.{at}.", notes) for at, each in enumerate(shape[name])]
     _add_categories(shape, notes)
     if is_array(shape.get("brainEntries")):
         shape["brainEntries"] = list(_entries(shape["brainEntries"], notes))
     return shape, notes
 
 
-def _known(model: type[BaseModel], value: Json, where: str, notes: list[str]) -> Json:
+def _known_fields(model: type[BaseModel], value: Json, where: str, notes: list[str]) -> Json:
     """Return an object without unknown and null fields; other values unchanged."""
     if not is_object(value):
         return value
@@ -72,9 +72,9 @@ def _entries(values: Iterable[Json], notes: list[str]) -> Iterable[Json]:
     """Yield the usable entries: one bad memory must not lose the agent."""
     seen: set[str] = set()
     for at, value in enumerate(values):
-        shape = _known(EntryInput, value, f"brainEntries.{at}.", notes)
+        shape = _known_fields(EntryInput, value, f"brainEntries.{at}.", notes)
         if is_object(shape) and is_object(shape.get("metadata")):
-            shape["metadata"] = _known(MetadataInput, shape["metadata"], f"brainEntries.{at}.metadata.", notes)
+            shape["metadata"] = _known_fields(MetadataInput, shape["metadata"], f"brainEntries.{at}.metadata.", notes)
         try:
             entry = parse(EntryInput, shape)
         except InvalidFields as error:

@@ -135,7 +135,7 @@ class Brain:
         fields = named(given)
         if "metadata" in fields:
             fields["metadata"] = _without_none(named(given.metadata))
-        return await self._change(agent_id, entry_id, lambda shape: _authored(_merged(shape, fields), shape, author))
+        return await self._change(agent_id, entry_id, lambda shape: _with_author(_merge(shape, fields), shape, author))
 
     async def pin(self, agent_id: str, entry_id: str, pinned: bool | None = None) -> BrainEntry:
         """Pin or unpin an entry; toggle it if `pinned` is None."""
@@ -206,12 +206,12 @@ def entries_of(rows: Sequence[EntryRow]) -> list[BrainEntry]:
     return [entry_of(row) for row in rows]
 
 
-def _merged(shape: JsonObject, fields: JsonObject) -> JsonObject:
+def _merge(shape: JsonObject, fields: JsonObject) -> JsonObject:
     metadata = shape["metadata"] | fields.get("metadata", {})
     return {**shape, **fields, "metadata": metadata}
 
 
-def _authored(after: JsonObject, before: JsonObject, author: Author) -> JsonObject:
+def _with_author(after: JsonObject, before: JsonObject, author: Author) -> JsonObject:
     """Return the changed entry with its content's author; raises `agent.entry_pinned` if the change is not allowed."""
     entry = BrainEntry.of_json(after)
     if after["content"] != before["content"]:

@@ -56,16 +56,16 @@ def parse(model: type[Model], value: Json) -> Model:
 def new_agent(given: AgentInput, agent_id: str) -> Agent:
     """Return a new agent with this id; raises `InvalidFields`."""
     ids = [entry.id or f"{position} without id" for position, entry in enumerate(given.brain_entries)]
-    if wrong := list(_repeated("brainEntries", ids)):
+    if wrong := list(_find_repeated("brainEntries", ids)):
         raise InvalidFields(wrong)
-    return _finished(Agent(agent_id, given.name).to_json() | named(given, READ_ONLY | {"id"}))
+    return _fill_in(Agent(agent_id, given.name).to_json() | named(given, READ_ONLY | {"id"}))
 
 
 def changed_agent(agent: Agent, given: AgentChanges) -> Agent:
     """Return the agent with only the named fields changed; raises `InvalidFields`."""
     if given.id not in (None, agent.id):
         raise InvalidFields([FieldProblem(("id",), "cannot be changed; clone the agent instead")])
-    return _finished(agent.to_json() | named(given, READ_ONLY | {"id"}))
+    return _fill_in(agent.to_json() | named(given, READ_ONLY | {"id"}))
 
 
 def with_skill(agent: Agent, position: int, changes: Mapping[str, Json]) -> Agent:
@@ -76,7 +76,7 @@ def with_skill(agent: Agent, position: int, changes: Mapping[str, Json]) -> Agen
     if changes.get("enabled") is True:
         for skill_id in _needed_by(skills, skills[position]["id"]):
             skills[skill_id]["enabled"] = True
-    return _finished(shape)
+    return _fill_in(shape)
 
 
 def with_new_skill(agent: Agent, given: SkillInput) -> Agent:
@@ -85,7 +85,7 @@ def with_new_skill(agent: Agent, given: SkillInput) -> Agent:
     taken = {skill.id for skill in agent.skills}
     wanted = given.id or slug(given.name, fallback="skill")
     shape["skills"].append(given.model_dump(by_alias=True) | {"id": free_id(wanted, taken)})
-    return _finished(shape)
+    return _fill_in(shape)
 
 
 def free_id(wanted: str, taken: Container[str]) -> str:
@@ -97,7 +97,7 @@ def free_id(wanted: str, taken: Container[str]) -> str:
     return free
 
 
-def _finished(shape: JsonObject) -> Agent:
+def _fill_in(shape: JsonObject) -> Agent:
     """Return the agent of this shape with missing ids and categories filled in."""
     _fill_ids(shape["skillCategories"], "category")
     _fill_ids(shape["skills"], "skill")
@@ -123,8 +123,8 @@ def _fill_ids(parts: list[JsonObject], fallback: str) -> None:
 
 
 def _problems(agent: Agent) -> Iterator[FieldProblem]:
-    yield from _repeated("skillCategories", [category.id for category in agent.skill_categories])
-    yield from _repeated("skills", [skill.id for skill in agent.skills])
+    yield from _find_repeated("skillCategories", [category.id for category in agent.skill_categories])
+    yield from _find_repeated("skills", [skill.id for skill in agent.skills])
     known = {category.id for category in agent.skill_categories}
     for position, skill in enumerate(agent.skills):
         if skill.category_id not in known:
@@ -139,7 +139,7 @@ def _problems(agent: Agent) -> Iterator[FieldProblem]:
         yield FieldProblem((), f"the agent has {size:,} bytes, more than {LARGEST:,}")
 
 
-def _repeated(name: str, ids: Sequence[str]) -> Iterator[FieldProblem]:
+def _find_repeated(name: str, ids: Sequence[str]) -> Iterator[FieldProblem]:
     twice = {each for each, count in Counter(ids).items() if count > 1}
     for position, each in enumerate(ids):
         if each in twice and each in ids[:position]:

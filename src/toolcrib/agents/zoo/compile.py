@@ -57,7 +57,7 @@ def compile_prompt(agent: Agent, pinned: Sequence[BrainEntry] = (), additions: S
     refs = agent.context_refs if agent.include_brain else ()
     entries = sorted(pinned, key=lambda entry: entry.timestamp, reverse=True) if agent.include_brain else ()
     context = _fitting((f"- {ref.strip()}" for ref in refs), MEMORY_TOKENS)
-    memory = _fitting(map(_remembered, entries), MEMORY_TOKENS - sum(map(estimate, context)))
+    memory = _fitting(map(_memory_line, entries), MEMORY_TOKENS - sum(map(estimate, context)))
     if left := len(refs) + len(entries) - len(context) - len(memory):
         warnings.append(f"{left} of memory and context left out: the limit is about {MEMORY_TOKENS} tokens")
     parts = [
@@ -67,7 +67,7 @@ def compile_prompt(agent: Agent, pinned: Sequence[BrainEntry] = (), additions: S
         _section("## Context", context),
         *(addition.strip() for addition in additions),
     ]
-    prompt = _joined(parts)
+    prompt = _join_parts(parts)
     tokens = TokenEstimate(
         prompt=estimate(prompt),
         system_prompt=estimate(system),
@@ -87,7 +87,7 @@ def with_skills(system: str, skills: Sequence[Skill]) -> list[str]:
 
 def instructions(agent: Agent) -> str:
     """Return the system prompt and enabled skills, without the line that names the agent."""
-    return _joined(with_skills(agent.system_prompt.strip(), agent.enabled_skills))
+    return _join_parts(with_skills(agent.system_prompt.strip(), agent.enabled_skills))
 
 
 def structured(agent: Agent) -> JsonObject:
@@ -106,7 +106,7 @@ def _skill(skill: Skill) -> str:
     return f"### {skill.name.strip()}\n{skill.description.strip()}".strip()
 
 
-def _remembered(entry: BrainEntry) -> str:
+def _memory_line(entry: BrainEntry) -> str:
     # Continuation lines are indented, so that no entry can imitate a section.
     lines = entry.content.strip().splitlines()
     if entry.writer is None:
@@ -129,5 +129,5 @@ def _section(title: str, lines: Sequence[str]) -> str:
     return "\n\n".join([title, "\n".join(lines)]) if lines else ""
 
 
-def _joined(parts: Iterable[str]) -> str:
+def _join_parts(parts: Iterable[str]) -> str:
     return "\n\n".join(part for part in parts if part)

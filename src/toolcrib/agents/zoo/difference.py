@@ -18,15 +18,15 @@ def difference(before: Agent | None, after: Agent | None, names: tuple[str, str]
 def _lines(agent: Agent | None) -> list[str]:
     if agent is None:
         return []
-    return json.dumps(_unfolded(agent.to_json()), ensure_ascii=False, indent=2).split("\n")
+    return json.dumps(_split_texts(agent.to_json()), ensure_ascii=False, indent=2).split("\n")
 
 
-def _unfolded(value: Json) -> Json:
+def _split_texts(value: Json) -> Json:
     """Return the value with every long text replaced by a list of its lines."""
     if is_object(value):
         return {name: _text(name, each) for name, each in value.items()}
-    return [_unfolded(each) for each in value] if is_array(value) else value
+    return [_split_texts(each) for each in value] if is_array(value) else value
 
 
 def _text(name: str, value: Json) -> Json:
-    return value.split("\n") if name in _LONG and isinstance(value, str) and "\n" in value else _unfolded(value)
+    return value.split("\n") if name in _LONG and isinstance(value, str) and "\n" in value else _split_texts(value)

@@ -63,13 +63,13 @@ class ExportedAgent:
 def read(file: str, text: str) -> FoundAgent:
     """Parse a file; its name and first characters determine the format."""
     if len(text) > LARGEST:
-        return _refused(file, f"The file has more than {LARGEST:,} characters.")
+        return _refusal(file, f"The file has more than {LARGEST:,} characters.")
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if text.lstrip()[:1] in ("{", "["):
         return _read_json(file, text)
     page = read_page(text, file)
     if page is None:
-        return _refused(file, "The file is neither JSON nor Markdown with front matter.")
+        return _refusal(file, "The file is neither JSON nor Markdown with front matter.")
     is_skill = file.rpartition("/")[2].lower() == "skill.md" or "allowed-tools" in page.fields
     return _read_skill(file, page) if is_skill else _read_subagent(file, page)
 
@@ -89,7 +89,7 @@ def _read_json(file: str, text: str) -> FoundAgent:
     try:
         value: Json = loads(text)
     except orjson.JSONDecodeError as error:
-        return _refused(file, f"The file is not JSON: {error}.")
+        return _refusal(file, f"The file is not JSON: {error}.")
     if is_object(value) and "agents" in value:
         value = value["agents"]
     if is_object(value):
@@ -97,7 +97,7 @@ def _read_json(file: str, text: str) -> FoundAgent:
     elif is_array(value):
         values = value
     else:
-        return _refused(file, "The file contains no agents.")
+        return _refusal(file, "The file contains no agents.")
     problems: list[Problem] = []
     if len(values) > MOST_AGENTS:
         problems.append(_problem(file, f"Only the first {MOST_AGENTS} of {len(values)} agents are imported."))
@@ -106,8 +106,8 @@ def _read_json(file: str, text: str) -> FoundAgent:
         where = f"Agent {position + 1}"
         shape, notes = agent_shape(each)
         problems += [Problem("agent.note", f"{where}: {note}", None, file) for note in notes]
-        agents += _taken(AgentInput, shape, where, file, problems)
-    return FoundAgent(tuple(agents), problems=(*problems, *_hidden(file, text)))
+        agents += _parse_input(AgentInput, shape, where, file, problems)
+    return FoundAgent(tuple(agents), problems=(*problems, *_find_hidden(file, text)))
 
 
 def _read_subagent(file: str, page: Page) -> FoundAgent:
@@ -129,8 +129,8 @@ def _read_subagent(file: str, page: Page) -> FoundAgent:
     if mode in MODES:
         shape["mode"] = mode
     problems += _left_out(fields, _SUBAGENT, file)
-    agents = _taken(AgentInput, shape, "The agent", file, problems)
-    return FoundAgent(tuple(agents), problems=(*problems, *_hidden(file, page.body)))
+    agents = _parse_input(AgentInput, shape, "The agent", file, problems)
+    return FoundAgent(tuple(agents), problems=(*problems, *_find_hidden(file, page.body)))
 
 
 def _read_skill(file: str, page: Page) -> FoundAgent:
@@ -145,11 +145,11 @@ def _read_skill(file: str, page: Page) -> FoundAgent:
         "tools": _tools(words_of(fields.get("allowed-tools")), file, problems),
     }
     problems += _left_out(fields, _SKILL, file)
-    skills = _taken(SkillInput, shape, "The skill", file, problems)
-    return FoundAgent(skills=tuple(skills), problems=(*problems, *_hidden(file, page.body)))
+    skills = _parse_input(SkillInput, shape, "The skill", file, problems)
+    return FoundAgent(skills=tuple(skills), problems=(*problems, *_find_hidden(file, page.body)))
 
 
-def _taken(model: type[_Input], shape: Json, where: str, file: str, problems: list[Problem]) -> list[_Input]:
+def _parse_input(model: type[_Input], shape: Json, where: str, file: str, problems: list[Problem]) -> list[_Input]:
     try:
         return [parse(model, shape)]
     except InvalidFields as error:
@@ -236,7 +236,7 @@ def _left_out(fields: JsonObject, known: frozenset[str], file: str) -> list[Prob
     return [Problem("agent.note", f"Ignored: {', '.join(name[:50] for name in others[:20])}.", None, file)]
 
 
-def _hidden(file: str, text: str) -> list[Problem]:
+def _find_hidden(file: str, text: str) -> list[Problem]:
     """Report invisible characters: third-party text may hide instructions in them."""
     count = count_hidden(text)
     message = f"The text has {count} invisible characters, which a model still reads."
@@ -259,5 +259,5 @@ def _problem(file: str, message: str) -> Problem:
     return Problem("agent.unreadable", message, None, file)
 
 
-def _refused(file: str, message: str) -> FoundAgent:
+def _refusal(file: str, message: str) -> FoundAgent:
     return FoundAgent(problems=(_problem(file, message),))

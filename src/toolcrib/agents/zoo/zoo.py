@@ -208,7 +208,7 @@ class Zoo:
         except Unavailable:  # the change itself was stored
             self._doubtful = True
 
-    async def _recorded(
+    async def _record_change(
         self,
         kind: RevisionKind,
         agent_id: str,
@@ -289,13 +289,13 @@ class Zoo:
 
     async def compiled(self, agent_id: str, cwd: str | None = None) -> tuple[StoredAgent, Compiled]:
         """Return one agent and its prompt for this directory."""
-        return self._compiled(agent_id, await self._store.read(partial(pinned_too, agent_id)), cwd)
+        return self._compile(agent_id, await self._store.read(partial(pinned_too, agent_id)), cwd)
 
     def compiled_now(self, agent_id: str, cwd: str | None = None) -> tuple[StoredAgent, Compiled]:
         """Like `compiled`, but synchronous; blocks briefly."""
-        return self._compiled(agent_id, self._store.read_now(partial(pinned_too, agent_id)), cwd)
+        return self._compile(agent_id, self._store.read_now(partial(pinned_too, agent_id)), cwd)
 
-    def _compiled(
+    def _compile(
         self, agent_id: str, found: tuple[AgentRow | None, Sequence[EntryRow]], cwd: str | None
     ) -> tuple[StoredAgent, Compiled]:
         row, pinned = found
@@ -361,7 +361,7 @@ class Zoo:
             revision = RevisionRow(agent_id, stored.version + 1, _now(), by, "deleted", None)
             try:
                 removal = partial(remove_agent, self._store, revision)
-                await self._recorded("deleted", agent_id, stored.agent, None, removal)
+                await self._record_change("deleted", agent_id, stored.agent, None, removal)
             except ConstraintError:
                 continue
             return
@@ -419,7 +419,7 @@ class Zoo:
         entries = [new_entry(agent.id, entry, "manual") for entry in (given.brain_entries if given else ())]
         rows = [row_of(entry, 1) for entry in entries]
         addition = partial(add_agents, self._store, [(index, revision)], rows)
-        await self._recorded(kind, agent.id, None, agent, addition)
+        await self._record_change(kind, agent.id, None, agent, addition)
         return StoredAgent(agent, version, revision.at, revision.at)
 
     async def _change(
@@ -439,7 +439,7 @@ class Zoo:
             index, revision = _rows(agent, stored.version + 1, _now(), by, kind)
             try:
                 replacement = partial(change_agent, self._store, index, revision)
-                await self._recorded(kind, agent_id, stored.agent, agent, replacement)
+                await self._record_change(kind, agent_id, stored.agent, agent, replacement)
             except ConstraintError:
                 continue
             return StoredAgent(agent, index.version, stored.created_at, index.updated_at)

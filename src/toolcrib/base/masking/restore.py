@@ -26,11 +26,11 @@ def _items(sent: list[Json], shown: list[Json], kept: list[Json]) -> list[Json]:
     Different secrets may be masked alike; their neighbours distinguish them.
     """
     before, after = ([canonical(item) for item in items] for items in (shown, sent))
-    items = [_moved(item, shown, kept) for item in sent]
+    items = [_find_original(item, shown, kept) for item in sent]
     for old, new, size in SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks():
         items[new : new + size] = kept[old : old + size]
     return items
 
 
-def _moved(sent: Json, shown: list[Json], kept: list[Json]) -> Json:
+def _find_original(sent: Json, shown: list[Json], kept: list[Json]) -> Json:
     return next((old for seen, old in zip(shown, kept, strict=False) if seen == sent), sent)

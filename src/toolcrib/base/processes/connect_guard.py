@@ -79,7 +79,7 @@ class ConnectGuard:
         self._loop.remove_reader(self._own)
         if descriptors:
             self._listener = descriptors[0]
-            self._loop.add_reader(self._listener, self._notified)
+            self._loop.add_reader(self._listener, self._on_notification)
 
     def _close_listener(self) -> None:
         """Close the listener; calls that wait, and later ones, fail."""
@@ -88,7 +88,7 @@ class ConnectGuard:
             os.close(self._listener)
             self._listener = -1
 
-    def _notified(self) -> None:
+    def _on_notification(self) -> None:
         received = bytearray(_REQUEST.size)
         try:
             ioctl(self._listener, _RECEIVE, received)

@@ -205,7 +205,7 @@ class Child:
         """Sends bytes to its input. Does not block."""
         self._output = PipeReader(cast(FileIO, process.stdout), _discard, self._closed_a_pipe)
         self._errors = PipeReader(cast(FileIO, process.stderr), self.stderr.add, self._changed.set)
-        self._watch_exit = _ExitWatch(process, self._exited)
+        self._watch_exit = _ExitWatch(process, self._on_process_exit)
 
     def listen(self, listener: ProcessListener) -> None:
         """Set the listener; earlier output is discarded."""
@@ -292,7 +292,7 @@ class Child:
         if self._failure is None and self._timer is None:
             self._timer = self._loop.call_later(_CODE_WAIT, self._end, "server.ended", "closed the connection")
 
-    def _exited(self, exit_code: int | None) -> None:
+    def _on_process_exit(self, exit_code: int | None) -> None:
         self.exited_with = exit_code
         # The pipes may still contain its last output.
         self._output.drain(_LAST_OUTPUT)

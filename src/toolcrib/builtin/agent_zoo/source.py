@@ -247,19 +247,19 @@ def _query(text: str) -> EntryQuery:
 def _prompt_item(agent: AgentSummary) -> ContentItem:
     name = f"{PROMPT}{agent.id}"
     definition: JsonObject = {"name": name, "title": f"Use Agent: {agent.name}", "arguments": [_FORMAT]}
-    return ContentItem(SERVER, name, definition | _described(agent.description))
+    return ContentItem(SERVER, name, definition | _description(agent.description))
 
 
 def _resource(uri: str, name: str, description: str) -> ContentItem:
     definition: JsonObject = {"uri": uri, "name": name, "mimeType": "application/json"}
-    return ContentItem(SERVER, uri, definition | _described(description))
+    return ContentItem(SERVER, uri, definition | _description(description))
 
 
 def _template(path: str, name: str, description: str) -> ContentItem:
     template = f"{ROOT}{path}"
     definition: JsonObject = {"uriTemplate": template, "name": name, "mimeType": "application/json"}
-    return ContentItem(SERVER, template, definition | _described(description))
+    return ContentItem(SERVER, template, definition | _description(description))
 
 
-def _described(text: str) -> JsonObject:
+def _description(text: str) -> JsonObject:
     return {"description": text} if text else {}

@@ -112,7 +112,9 @@ async def agent_zoo_update_brain_entry(
     async def work() -> JsonObject:
         await _check_own(agentId, zoo, context)
         author = author_of(context.principal, agentId)
-        return (await zoo.brain.change(agentId, entryId, parse(EntryChanges, _given(named)), author=author)).to_json()
+        return (
+            await zoo.brain.change(agentId, entryId, parse(EntryChanges, _without_none(named)), author=author)
+        ).to_json()
 
     return await _answer(work())
 
@@ -194,5 +196,5 @@ async def _check_own(agent_id: str, zoo: Zoo, context: Context) -> None:
         raise InvalidRequest("request.invalid", f"Agent '{own}' may change only its own brain: use agentId={own}.")
 
 
-def _given(fields: Mapping[str, Json]) -> JsonObject:
+def _without_none(fields: Mapping[str, Json]) -> JsonObject:
     return {name: value for name, value in fields.items() if value is not None}

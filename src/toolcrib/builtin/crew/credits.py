@@ -57,7 +57,7 @@ async def crib_check_credits(
     Use it before long work, and when a call was refused because a budget is used up. Returns budget, granted, spent,
     left (null: no limit), the units that are exhausted, and the newest entries of the ledger.
     """
-    wanted = await _known(zoo, agent or context.agent)
+    wanted = await _existing_agent(zoo, agent or context.agent)
     balance = cast("Balance", (await credits.balance(wanted)).to_json())
     history = await credits.history(wanted, limit) if limit else ()
     return {**balance, "history": [entry.to_json() for entry in history]}
@@ -79,7 +79,7 @@ async def crib_grant_credits(
 
     It takes effect immediately, also in running sessions. Returns the new balance. A grant cannot be revoked.
     """
-    await _known(zoo, agent)
+    await _existing_agent(zoo, agent)
     given = Amounts(turns, calls, usd)
     return cast("Balance", (await credits.grant(agent, given, by=context.principal, reason=reason)).to_json())
 
@@ -106,12 +106,12 @@ async def crib_credit_config(
         found = await credits.budgets()
     else:
         if agent != DEFAULT:
-            await _known(zoo, agent)
+            await _existing_agent(zoo, agent)
         found = await credits.configure(agent, given, by=context.principal, unlimited=unlimited or ())
     return {"budgets": {name: budget.to_json() for name, budget in found.items()}}
 
 
-async def _known(zoo: Zoo, agent: str | None) -> str:
+async def _existing_agent(zoo: Zoo, agent: str | None) -> str:
     """Return the id of an existing agent; raise if unknown."""
     if agent is None:
         raise InvalidRequest("crew.no_agent", "The caller is not an agent.", "Give the ID of an agent.")

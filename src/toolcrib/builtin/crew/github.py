@@ -154,7 +154,7 @@ def _first(principal: Principal) -> Principal:
     return _first(above) if above is not None and above.session is not None else principal
 
 
-def _signed(body: str, context: Context, requested_by: str | None = None) -> str:
+def _sign(body: str, context: Context, requested_by: str | None = None) -> str:
     """Return the text with a signature: the agent that wrote it, and for whom."""
     for_whom = " ".join((requested_by or "").split())
     if context.agent is None and not for_whom:
@@ -234,7 +234,7 @@ async def crib_github_create_pr(
     Use it when work is done and tested. It gets the label of this crib and names the agent at its end. A session
     without a person may open 3. Returns the pull request with its number and address.
     """
-    opening = Opening(title, _signed(body, context, requested_by))
+    opening = Opening(title, _sign(body, context, requested_by))
     async with posting.counted(context.principal, "pull requests"):
         return await posting.github.open_pull(repo, opening, head, base)  # pyright: ignore[reportReturnType] the same
 
@@ -255,7 +255,7 @@ async def crib_github_review_pr(
     person may write 5 comments and reviews. Returns the state of the review and its address.
     """
     async with posting.counted(context.principal, "comments"):
-        return await posting.github.review(repo, pr_number, event, _signed(body, context))  # pyright: ignore[reportReturnType] the same
+        return await posting.github.review(repo, pr_number, event, _sign(body, context))  # pyright: ignore[reportReturnType] the same
 
 
 @tool(requires="github", open_world=True, scheduler_blocked=True, title="Open an issue")
@@ -275,7 +275,7 @@ async def crib_github_create_issue(
     Use it to report something new: check with `crib_github_list_issues` first. It gets the label of this crib and
     names the agent at its end. A session without a person may open 3. Returns the issue with its number and address.
     """
-    opening = Opening(title, _signed(body, context, requested_by), tuple(labels or ()), type)
+    opening = Opening(title, _sign(body, context, requested_by), tuple(labels or ()), type)
     async with posting.counted(context.principal, "issues"):
         return await posting.github.open_issue(repo, opening)  # pyright: ignore[reportReturnType] the same
 
@@ -332,7 +332,7 @@ async def crib_github_comment_on_pr(
     address.
     """
     async with posting.counted(context.principal, "comments"):
-        return await posting.github.comment(repo, pr_number, _signed(body, context))  # pyright: ignore[reportReturnType] the same
+        return await posting.github.comment(repo, pr_number, _sign(body, context))  # pyright: ignore[reportReturnType] the same
 
 
 @tool(requires="github", open_world=True, title="Follow a user")

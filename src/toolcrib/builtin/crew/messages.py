@@ -225,7 +225,7 @@ class Messenger:
         """Return the receiver's last message and how its turn ended."""
         try:
             with anyio.fail_after(ANSWER_SECONDS + _GRACE / 2):
-                return await self._followed(session, prompt)
+                return await self._follow_turn(session, prompt)
         except ToolcribError:
             raise
         except BaseException as error:  # boundary: the caller is gone, so the turn is interrupted
@@ -235,7 +235,7 @@ class Messenger:
                 raise _no_answer_error(session, "it timed out") from None
             raise
 
-    async def _followed(self, session: Session, prompt: str) -> tuple[str, str]:
+    async def _follow_turn(self, session: Session, prompt: str) -> tuple[str, str]:
         log = await self._sessions.events(session.id)
         sent = await self._sessions.send(session.id, prompt)
         answer = ""

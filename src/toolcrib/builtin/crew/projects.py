@@ -52,7 +52,7 @@ async def crib_list_projects(*, directory: Directory) -> ListedProjects:
 
     Returns path, whether it is trusted, its bundles, and its default agent if it has one.
     """
-    return {"projects": [_shown(project) for project in await directory.projects.list()]}
+    return {"projects": [_project_json(project) for project in await directory.projects.list()]}
 
 
 @tool(read_only=True, title="Show the current project")
@@ -64,10 +64,10 @@ async def crib_current_project(*, directory: Directory, context: Calling) -> Cur
     cwd = context.principal.cwd or directory.cwd()
     around = [project for project in await directory.projects.list() if is_inside(cwd, project.path)]
     innermost = max(around, key=lambda project: len(project.path), default=None)
-    return {"cwd": cwd, "project": _shown(innermost) if innermost is not None else None}
+    return {"cwd": cwd, "project": _project_json(innermost) if innermost is not None else None}
 
 
-def _shown(project: Project) -> ShownProject:
+def _project_json(project: Project) -> ShownProject:
     shown: ShownProject = {"path": project.path, "trusted": project.trusted, "bundles": list(project.bundles)}
     return shown if project.agent is None else {**shown, "agentId": project.agent}
 

@@ -51,11 +51,11 @@ class Configuration:
     def describe(self, name: str | None = None) -> list[JsonObject]:
         """Return all settings or one, secrets masked. Raises `settings.unknown`."""
         rows = self._settings.describe()
-        return rows if name is None else [row for row in rows if row["name"] == _known(name).name]
+        return rows if name is None else [row for row in rows if row["name"] == _find_setting(name).name]
 
     async def set(self, name: str, value: Json) -> JsonObject:
         """Set one setting in the file. Raises `settings.unknown`, `settings.invalid`, and like `change_file`."""
-        setting = _known(name)
+        setting = _find_setting(name)
         if not setting.in_file or setting.secret or not setting.by_tool:
             raise InvalidRequest("request.invalid", f"`{name}` cannot be set with a tool.", "Ask the owner to set it.")
         try:
@@ -67,7 +67,7 @@ class Configuration:
             raise InvalidRequest("settings.invalid", f"`default_cwd` {AROUND_HOME}: {shown}.", AROUND_HOME_HINT)
 
         def changed(before: bytes | None) -> bytes:
-            after = _changed(before, name=name, value=shown)
+            after = _change_setting(before, name=name, value=shown)
             self._on_write(after.decode("utf-8-sig"))
             return after
 
@@ -84,14 +84,14 @@ class Configuration:
         return next((row["value"] for row in self._settings.describe() if row["name"] == name), None)
 
 
-def _known(name: str) -> Setting:
+def _find_setting(name: str) -> Setting:
     for setting in SETTINGS:
         if setting.name == name:
             return setting
     raise NotFound("settings.unknown", f"`{name}` is not a setting.")
 
 
-def _changed(before: bytes | None, *, name: str, value: Json) -> bytes:
+def _change_setting(before: bytes | None, *, name: str, value: Json) -> bytes:
     """Return the file with one setting changed; raise if anything else in it would change."""
     try:
         text = (before or b"").decode("utf-8-sig")

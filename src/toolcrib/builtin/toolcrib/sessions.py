@@ -60,7 +60,7 @@ async def list_active_sessions(*, context: Annotated[Context, Inject], directory
     Returns sessions with id, state, title, agent, mode, directory and usage of each.
     """
     found = [each for each in directory.sessions.active() if directory.sees(context.principal, each)]
-    return {"sessions": [_shown(each) for each in found], "count": len(found)}
+    return {"sessions": [_session_json(each) for each in found], "count": len(found)}
 
 
 @tool(read_only=True, title="Show a session")
@@ -84,7 +84,7 @@ async def get_session_details(
     return {**session.to_json(), "isActive": is_active}
 
 
-def _shown(session: Session) -> JsonObject:
+def _session_json(session: Session) -> JsonObject:
     names = ("id", "state", "title", "agentId", "mode", "source", "cwd", "costUsd", "inputTokens", "outputTokens")
     shape = session.to_json()
     return {name: shape[name] for name in (*names, "updatedAt") if name in shape}

@@ -152,10 +152,10 @@ def _line(line: str) -> str:
     """Return one line of JSON. Its own indentation is kept at any depth."""
     content = line.lstrip(" ")
     margin = line[: len(line) - len(content)]
-    return margin + _UNPLAIN.sub(_written, _RUNS.sub(_counted, content))
+    return margin + _UNPLAIN.sub(_escape_run, _RUNS.sub(_count_blanks, content))
 
 
-def _counted(run: re.Match[str]) -> str:
+def _count_blanks(run: re.Match[str]) -> str:
     text = run[0]
     if len(text) <= LONGEST_RUN:
         return text
@@ -163,7 +163,7 @@ def _counted(run: re.Match[str]) -> str:
     return f"\\{{{text.count(blank)} {_BLANKS[blank]}}}"
 
 
-def _written(run: re.Match[str]) -> str:
+def _escape_run(run: re.Match[str]) -> str:
     """Escape invisible characters, and combining marks that pile up on one letter."""
     written: list[str] = []
     marks = 0

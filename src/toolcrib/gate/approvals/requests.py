@@ -127,7 +127,7 @@ def rule_of_answer(approval: Approval, reply: ApprovalReply, now: datetime) -> R
         raise InvalidRequest("approval.scope", "Only an approval can be limited or edited.", "Leave the limits out.")
     if limits.expires_at is not None and limits.expires_at <= now:
         raise InvalidRequest("approval.scope", "The rule would end in the past.", "Choose a later time.")
-    chosen = _chosen(offered, reply.prefix) if effect == "allow" and reply.prefix is not None else None
+    chosen = _choose_prefix(offered, reply.prefix) if effect == "allow" and reply.prefix is not None else None
     ends = approval.created_at + SIMILAR_FOR if chosen is not None and chosen.conditions else None
     return Rule(
         id=f"answer-{approval.id}",
@@ -150,10 +150,10 @@ def rule_of_answer(approval: Approval, reply: ApprovalReply, now: datetime) -> R
 def chosen_conditions(approval: Approval, prefix: str | None) -> tuple[Condition, ...]:
     """Return the conditions of the proposed rule for a prefix, or of the narrowest one. Raises `approval.prefix`."""
     offered = approval.remembering
-    return proposed_conditions(offered, None if prefix is None else _chosen(offered, prefix))
+    return proposed_conditions(offered, None if prefix is None else _choose_prefix(offered, prefix))
 
 
-def _chosen(offered: Remembering, prefix: str) -> Prefix:
+def _choose_prefix(offered: Remembering, prefix: str) -> Prefix:
     chosen = next((each for each in offered.prefixes if each.text == prefix), None)
     if chosen is None:
         choices = ", ".join(repr(each.text) for each in offered.prefixes) or "none"
@@ -187,7 +187,7 @@ def remember_as(approval: Approval) -> JsonObject:
     scopes: tuple[Scope, ...] = ("session", "always") if approval.principal.session is not None else ("always",)
     verbs: tuple[Verb, ...] = ("approve", "deny")
     for scope in scopes if approval.remembering.refusal is None else ():
-        shapes[scope] = {verb: _proposed(approval, scope, verb) for verb in verbs}
+        shapes[scope] = {verb: _propose_rule(approval, scope, verb) for verb in verbs}
         prefixes = [
             {
                 "prefix": each.text,
@@ -200,7 +200,7 @@ def remember_as(approval: Approval) -> JsonObject:
     return shapes
 
 
-def _proposed(approval: Approval, scope: Scope, verb: Verb) -> JsonObject:
+def _propose_rule(approval: Approval, scope: Scope, verb: Verb) -> JsonObject:
     rule = rule_of_answer(approval, ApprovalReply(verb, scope, "", None, None), approval.created_at)
     members = rule.to_json()
     for unknown in ("id", "createdBy", "createdAt"):

@@ -38,7 +38,7 @@ def propose_similar(
 ) -> Prefix | None:
     """Return the proposal for calls like this one and `earlier`, the arguments approved last, or None."""
     calls = [loads(question.arguments), *earlier[:NEEDED]]
-    names = _declared(question)
+    names = _declared_arguments(question)
     if len(calls) <= NEEDED or offered.refusal is not None or not names:
         return None
     given = [call for call in calls if is_object(call)]
@@ -56,7 +56,7 @@ def propose_similar(
     return Prefix(f"like the last {NEEDED} approvals", found[0], found)
 
 
-def _declared(question: ApprovalRequest) -> frozenset[str]:
+def _declared_arguments(question: ApprovalRequest) -> frozenset[str]:
     """Return the arguments that the tool takes, empty if it does not declare them."""
     if question.ref.server == coding_tools.SERVER:
         return coding_tools.ARGUMENTS.get(question.ref.tool, frozenset())

@@ -100,7 +100,7 @@ class Audit:
             known = read_head(self._path)
             if known is not None and known.head is not None and lane_of(known.head.number) != self.lane:
                 known = await self._left_lane(known.head, known)
-            self._chain = self.call_records.chain = await self._resumed(known)
+            self._chain = self.call_records.chain = await self._resume_chain(known)
         except BaseException:
             self._file.close()
             raise
@@ -112,7 +112,7 @@ class Audit:
             self._file.note(f"Record {head.number}, the last one that this crib wrote before, is missing or differs.")
         return HeadContent(beginning(self.lane), known.notes)
 
-    async def _resumed(self, known: HeadContent | None) -> Chain:
+    async def _resume_chain(self, known: HeadContent | None) -> Chain:
         """Return the chain from the database and its journal, after comparing it with the head file."""
         head = known.head if known is not None else None
         chain = Chain(self._file, head or beginning(self.lane))

@@ -117,7 +117,7 @@ class _Search:
 
     def _take(self, bodies: Sequence[Any]) -> None:
         for body in bodies:
-            record = _parsed(body)
+            record = _parse_body(body)
             call = record.get("call")
             if not isinstance(call, str) or not call.startswith(self._prefix):
                 continue
@@ -132,7 +132,7 @@ def _outcome(intent: JsonObject) -> JsonObject:
     return {"phase": "outcome", **kept, "isError": True, "outcome": "unknown"}
 
 
-def _parsed(body: Any) -> JsonObject:
+def _parse_body(body: Any) -> JsonObject:
     try:
         record: Json = loads(body)
     except (orjson.JSONDecodeError, TypeError):  # damaged; verification reports it

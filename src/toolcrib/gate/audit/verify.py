@@ -169,7 +169,7 @@ async def _judge_checkpoints(store: Store) -> list[ChainFinding]:
     after = lane_start(CHECKPOINT_LANE)
     while len(findings) < _MOST_FINDINGS:
         rows = await store.read(lambda connection, after=after: page(connection, after, _PAGE))
-        named = {head: row[0] for row in rows for head in heads_in(_parsed(row[-1]))}
+        named = {head: row[0] for row in rows for head in heads_in(_parse_body(row[-1]))}
         found = await store.read(lambda connection, named=named: _compare_heads(connection, named))
         findings += [
             ChainFinding("checkpoint", f"Checkpoint {named[head]} names record {head.number}, which is {how}.", number)
@@ -245,7 +245,7 @@ class _Check:
 
     def _record(self, number: int, digest: Any, columns: Sequence[Any], body: Any) -> None:
         raw = body if isinstance(body, bytes) else b""
-        record = _parsed(raw)
+        record = _parse_body(raw)
         gap = number != self.last.number + 1
         if gap:
             self.found("missing", f"{span(self.last.number + 1, number - 1)} missing.", number)
@@ -292,7 +292,7 @@ def _is_of_a_row(error: Unavailable) -> bool:
     return isinstance(cause, sqlite3.OperationalError) and not hasattr(cause, "sqlite_errorcode")
 
 
-def _parsed(body: bytes) -> JsonObject:
+def _parse_body(body: bytes) -> JsonObject:
     try:
         record: Json = loads(body)
     except orjson.JSONDecodeError:

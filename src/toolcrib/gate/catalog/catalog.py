@@ -43,8 +43,8 @@ class SnapshotPart:
             source,
             dict(sorted(tools.items())),
             dict(sorted(prompts.items())),
-            _sorted(content.resources()) if content is not None else (),
-            _sorted(content.templates()) if content is not None else (),
+            _sort_items(content.resources()) if content is not None else (),
+            _sort_items(content.templates()) if content is not None else (),
             tuple(source.problems()),
             source.server_names if isinstance(source, NamedSource) else NO_NAMES,
         )
@@ -163,7 +163,7 @@ def _other_names(parts: Mapping[str, SnapshotPart]) -> dict[str, str]:
     return meant
 
 
-def _sorted(items: Sequence[ContentItem]) -> tuple[ContentItem, ...]:
+def _sort_items(items: Sequence[ContentItem]) -> tuple[ContentItem, ...]:
     return tuple(sorted(items, key=lambda item: (item.server, item.key)))
 
 
@@ -254,10 +254,10 @@ class Catalog:
         """
         published = {id(part) for upstreams in self._upstreams.values() for part in upstreams}
         parts = tuple(part for part in parts if id(part) not in published)
-        yield from self._named((ref for part in parts for ref in part.tools), TOOL_FORMS)
-        yield from self._named((ref for part in parts for ref in part.prompts), PROMPT_FORMS)
+        yield from self._reserve_missing((ref for part in parts for ref in part.tools), TOOL_FORMS)
+        yield from self._reserve_missing((ref for part in parts for ref in part.prompts), PROMPT_FORMS)
 
-    def _named(self, refs: Iterable[ToolRef], forms: tuple[Form, ...]) -> Iterator[Sequence[NameRow]]:
+    def _reserve_missing(self, refs: Iterable[ToolRef], forms: tuple[Form, ...]) -> Iterator[Sequence[NameRow]]:
         missing = self.names.missing(refs, forms)
         for start in range(0, len(missing), NAMED_TOGETHER):
             yield self.names.extend(missing[start : start + NAMED_TOGETHER], forms)
@@ -276,7 +276,7 @@ class Catalog:
 
     def _renew(self, place: ProjectDirectory) -> CatalogChange:
         before = self.at(place)  # a new directory starts from the snapshot without a directory
-        after = self._composed(place)
+        after = self._compose(place)
         change = difference(before, after)
         if change or differing(before, after) or place not in self.by_directory:
             self.by_directory[place] = after
@@ -285,7 +285,7 @@ class Catalog:
                 listener(change)
         return change
 
-    def _composed(self, place: ProjectDirectory) -> Snapshot:
+    def _compose(self, place: ProjectDirectory) -> Snapshot:
         parts, taken = dict(self._own), list[Problem]()
         for upstream in self._upstreams[place]:
             name = upstream.source.name

@@ -112,7 +112,7 @@ def _annotations(old: Json, new: Json) -> Iterator[FieldDifference]:
 
 def _arguments(old: JsonObject, new: JsonObject) -> Iterator[FieldDifference]:
     was, now = _properties(old), _properties(new)
-    needed, needs = _required(old), _required(new)
+    needed, needs = _required_arguments(old), _required_arguments(new)
     if was is None or now is None or needed is None or needs is None:
         yield FieldDifference("arguments", "inputSchema", old, new)
         return
@@ -167,7 +167,7 @@ def _properties(schema: JsonObject) -> JsonObject | None:
     return properties if is_object(properties) else None
 
 
-def _required(schema: JsonObject) -> frozenset[str] | None:
+def _required_arguments(schema: JsonObject) -> frozenset[str] | None:
     required = schema.get("required", ())
     if not is_array(required) or not all(isinstance(name, str) for name in required):
         return None

@@ -194,10 +194,10 @@ class Intake:
         before = taken.verdict
         alike = clashes((each.tool.ref for each in before.seen), others.looks)
         verdict = replace(before, lint_notes=LintNotes(before.seen, others.names, alike, before.lint_notes))
-        tools = await self._noted(upstream, verdict)
+        tools = await self._add_notes(upstream, verdict)
         if all(map(is_, tools, taken.part.source.tools())):
             return False
-        part = SnapshotPart.of(_pinned(upstream, tools, verdict))
+        part = SnapshotPart.of(_pin_source(upstream, tools, verdict))
         self._taken[id(upstream)] = replace(taken, part=part, verdict=verdict)
         return True
 
@@ -216,18 +216,18 @@ class Intake:
             content = await see_content(self._pins, identity, upstream, upstream.introduction, is_again=is_again)
             linted = self._linted.setdefault(identity, {})
             verdict = _Verdict(seen, content, LintNotes(seen, others.names, alike, notes_before, linted))
-            source = _pinned(upstream, await self._noted(upstream, verdict), verdict)
+            source = _pin_source(upstream, await self._add_notes(upstream, verdict), verdict)
         except Exception as error:  # boundary: a server that cannot be judged has no tools, and others are unaffected
             logger.warning("The tools of %s cannot be judged.", upstream.name, exc_info=error)
-            source, judgement = PinnedSource(upstream, (), (_unjudged(upstream, error),)), UNJUDGED
+            source, judgement = PinnedSource(upstream, (), (_unjudged_problem(upstream, error),)), UNJUDGED
         part = SnapshotPart.of(source)
         self._taken[id(upstream)] = _Taken(offer, judgement, part, verdict)
         return len(part.tools)
 
-    async def _noted(self, upstream: IntakeSource, verdict: _Verdict) -> Sequence[Tool]:
+    async def _add_notes(self, upstream: IntakeSource, verdict: _Verdict) -> Sequence[Tool]:
         """Return the accepted tools with their notes, encoded for the first listing."""
         is_accepted = partial(self._pins.is_accepted, upstream.identity)
-        return await collect_paced(map(_encoded, counting(verdict.seen, is_accepted, verdict.lint_notes)))
+        return await collect_paced(map(_encode, counting(verdict.seen, is_accepted, verdict.lint_notes)))
 
     def _others(self, place: ProjectPath) -> "_Others":
         known = self._catalog.at(_name(place)).tools
@@ -309,7 +309,7 @@ class Intake:
             await self.take(each)
 
 
-def _pinned(upstream: IntakeSource, tools: Sequence[Tool], verdict: _Verdict) -> PinnedSource:
+def _pin_source(upstream: IntakeSource, tools: Sequence[Tool], verdict: _Verdict) -> PinnedSource:
     held = (each.tool.ref.tool for each in verdict.seen if not each.usable)
     return PinnedSource(upstream, tools, notes(verdict.seen), held, verdict.content)
 
@@ -318,7 +318,7 @@ def _has_pins_in(places: Set[str], identity: str) -> bool:
     return any(pin_place(identity, kind) in places for kind in PIN_KINDS)
 
 
-def _encoded(tool: Tool) -> Tool:
+def _encode(tool: Tool) -> Tool:
     """Encode a tool in advance, so that the first listing does not wait for it."""
     _ = tool.encoded
     return tool
@@ -333,7 +333,7 @@ def _name(place: ProjectPath) -> str | None:
     return str(place) if place is not None else None
 
 
-def _unjudged(upstream: IntakeSource, error: Exception) -> Problem:
+def _unjudged_problem(upstream: IntakeSource, error: Exception) -> Problem:
     message = f"The tools of server {upstream.name!r} are left out: they could not be compared with what was pinned."
     if isinstance(error, ToolcribError):
         return Problem(error.code, message, error.hint)

@@ -210,10 +210,10 @@ def _judging() -> ModuleType:
 
 
 def _lint_texts(texts: Sequence[Text]) -> tuple[LintFinding, ...]:
-    return one_of_each([*_hidden(texts), *_judging().judge(texts), *_unread(texts)])
+    return one_of_each([*_lint_hidden(texts), *_judging().judge(texts), *_unread(texts)])
 
 
-def _hidden(texts: Sequence[Text]) -> Iterator[LintFinding]:
+def _lint_hidden(texts: Sequence[Text]) -> Iterator[LintFinding]:
     for each in texts:
         text = each.text
         if text.isascii() and text.isprintable() and _MUCH_BLANK not in text:

@@ -65,7 +65,7 @@ def judge(texts: Sequence[Text]) -> Iterator[LintFinding]:
     if may_hide_message(joined):
         for each in texts:
             if not each.is_joined:
-                yield from _encoded(each)
+                yield from _lint_encoded(each)
 
 
 def judge_addition(added: Sequence[Text]) -> LintFinding | None:
@@ -125,7 +125,7 @@ def _span_in(text: str, shown: str) -> tuple[int, int]:
     return found.span() if found is not None else (0, len(text))
 
 
-def _encoded(each: Text) -> Iterator[LintFinding]:
+def _lint_encoded(each: Text) -> Iterator[LintFinding]:
     known: set[str] | None = None
     for decoded in islice(decoded_texts(each.text), _MOST_DECODED):
         if known is None:

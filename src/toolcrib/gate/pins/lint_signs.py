@@ -111,7 +111,7 @@ def _outside_class(token: str) -> str | None:
     if token == r"\W":
         return rf"[\x00-\x7F&&[^{_ASCII['w']}]]"
     if token.startswith("\\"):
-        return _escaped(token, "[{}]")
+        return _escape_token(token, "[{}]")
     return None if token in (".", "#") else token
 
 
@@ -119,13 +119,13 @@ def _in_class(token: str, end: str) -> str | None:
     if token == "]":
         return end
     if token.startswith("\\"):
-        return _escaped(token, "{}")
+        return _escape_token(token, "{}")
     if token.isalnum() or token == "-":
         return token
     return rf"\x{{{ord(token):X}}}" if len(token) == 1 else None
 
 
-def _escaped(token: str, form: str) -> str | None:
+def _escape_token(token: str, form: str) -> str | None:
     """Return an escape in the engine's syntax; that of a class within `form`."""
     letter = token[1]
     if letter in _ASCII:
@@ -163,12 +163,12 @@ def beginnings(folded: str) -> set[str]:
 def run_on(folded: str) -> str:
     """Return the words of a case-folded text without the marks between them, and spelled words as words."""
     may_spell = not folded.isascii() or _may_spell_in_ascii(folded)
-    text = _SPELLED.sub(_joined, folded) if may_spell else folded
+    text = _SPELLED.sub(_join_letters, folded) if may_spell else folded
     words = text.encode().translate(_APART).decode().split() if text.isascii() else _WORD.findall(text)
     return " ".join(words)
 
 
-def _joined(spelled: re.Match[str]) -> str:
+def _join_letters(spelled: re.Match[str]) -> str:
     return spelled[0].replace(" ", "")
 
 

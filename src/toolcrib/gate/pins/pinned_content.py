@@ -66,7 +66,7 @@ async def see_content(
         texts = [_text_of(item) for item in items] if kind == "resource" else items
         seen = await pins.see_content(identity, kind, texts, _review, known=known, is_again=is_again)
         counting = [
-            item if each.usable else None if kind == "skill" else _pinned(pins, identity, kind, item)
+            item if each.usable else None if kind == "skill" else _accepted_item(pins, identity, kind, item)
             for item, each in zip(items, seen, strict=True)
         ]
         shown[kind] = tuple(item for item in counting if item is not None)
@@ -101,7 +101,7 @@ def pinned_introduction(pins: Pins, identity: str, said: Introduction) -> Introd
     return Introduction(said.capabilities, info, texts.get("instructions"))
 
 
-def _pinned(pins: Pins, identity: str, kind: PinKind, item: ContentItem) -> ContentItem | None:
+def _accepted_item(pins: Pins, identity: str, kind: PinKind, item: ContentItem) -> ContentItem | None:
     """Return the item with its accepted text, or None if no text of it was accepted."""
     pin = pins.pin(identity, item.key, kind)
     return ContentItem(item.server, item.key, pin.definition) if pin is not None and pin.counts else None

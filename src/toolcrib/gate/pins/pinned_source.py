@@ -98,7 +98,7 @@ class PinnedSource:
 
     async def request(self, method: ContentMethod, params: JsonObject, context: CallContext) -> JsonObject:
         """Send a content request to the server. Raises `Denied` for content that is held back."""
-        for kind, name in _named(method, params):
+        for kind, name in _referenced_items(method, params):
             if (kind, name) in self._content.withheld:
                 raise held_back(ToolRef(self.name, name))
         if method != "resources/read" or self._skill_files is None:
@@ -109,7 +109,7 @@ class PinnedSource:
         return result
 
 
-def _named(method: ContentMethod, params: JsonObject) -> Iterator[tuple[PinKind, str]]:
+def _referenced_items(method: ContentMethod, params: JsonObject) -> Iterator[tuple[PinKind, str]]:
     """Yield the items that a request refers to."""
     ref: Json = params.get("ref") if method == "completion/complete" else params
     if not is_object(ref):

@@ -262,7 +262,7 @@ class Pins:
         Raises `Conflict` (`request.stale`) if the definition has changed since.
         """
         async with self._lock:
-            pin = self._known(server, tool, kind, by)
+            pin = self._get_pin(server, tool, kind, by)
             if pin.held is not None and pin.held.hash == hash:
                 accepted = Pin(pin.server, tool, hash, pin.held.definition, datetime.now(UTC), by.name)
             elif pin.counts and pin.hash == hash:
@@ -274,12 +274,12 @@ class Pins:
     async def reject(self, server: str, tool: str, hash: str, *, by: Principal, kind: PinKind = "tool") -> Pin:
         """Reject the held definition with this hash. The tool stays out until its server offers something else."""
         async with self._lock:
-            pin = self._known(server, tool, kind, by)
+            pin = self._get_pin(server, tool, kind, by)
             if pin.held is None or pin.held.hash != hash:
                 raise _stale(tool)
             return await self._replace(pin, replace(pin, held=replace(pin.held, rejected_by=by.name)))
 
-    def _known(self, server: str, tool: str, kind: PinKind, by: Principal) -> Pin:
+    def _get_pin(self, server: str, tool: str, kind: PinKind, by: Principal) -> Pin:
         if self._is_person(by) is not True:
             raise Denied(
                 "approval.not_a_person",

@@ -113,7 +113,7 @@ class Bundles:
         """Add a bundle. Raises `Conflict` (`bundle.exists`) if its id is taken."""
         if bundle.id in _PRESETS:
             raise Conflict("bundle.exists", f"Bundle {bundle.id} already exists.")
-        checked = self._checked(bundle)
+        checked = self._check_patterns(bundle)
         async with self._lock:
             await create_bundle(self._store, checked)
             self._set({**self._own, checked.id: checked})
@@ -122,7 +122,7 @@ class Bundles:
     async def replace(self, bundle: Bundle) -> Bundle:
         """Replace a bundle as a whole. Raises `bundle.unknown`, and `bundle.preset` for a preset."""
         self._check_own(bundle.id)
-        checked = self._checked(bundle)
+        checked = self._check_patterns(bundle)
         async with self._lock:
             if not await replace_bundle(self._store, checked):
                 raise NotFound("bundle.unknown", f"Bundle {bundle.id!r} not found.")
@@ -141,7 +141,7 @@ class Bundles:
         if id in _PRESETS:
             raise Conflict("bundle.preset", f"Bundle {id} is built in and cannot be changed.")
 
-    def _checked(self, bundle: Bundle) -> Bundle:
+    def _check_patterns(self, bundle: Bundle) -> Bundle:
         known = self._names()
         patterns = [resolve_pattern(text, known) for text in bundle.tools]
         faults = [
@@ -182,14 +182,14 @@ class Projects:
     async def list(self) -> tuple[Project, ...]:
         """Return all projects, sorted by path."""
         projects = tuple(self._projects[path] for path in sorted(self._projects))
-        return await anyio.to_thread.run_sync(lambda: tuple(map(self._shown, projects)))
+        return await anyio.to_thread.run_sync(lambda: tuple(map(self._with_trust, projects)))
 
     async def get(self, path: str) -> Project:
         """Return the project at a path. Raises `NotFound` (`project.unknown`)."""
         found = self._projects.get(await _real(path))
         if found is None:
             raise NotFound("project.unknown", f"{path} has no project settings.")
-        return await anyio.to_thread.run_sync(self._shown, found)
+        return await anyio.to_thread.run_sync(self._with_trust, found)
 
     async def save(self, project: Project) -> Project:
         """Set the agent and the bundles of a directory, replacing earlier ones. Raises `bundle.unknown`."""
@@ -199,7 +199,7 @@ class Projects:
         async with self._lock:
             await save_project(self._store, real)
             self._set((*self._projects.values(), real))
-        return await anyio.to_thread.run_sync(self._shown, real)
+        return await anyio.to_thread.run_sync(self._with_trust, real)
 
     async def remove(self, path: str) -> None:
         """Remove the project at a path. Raises `project.unknown`."""
@@ -234,7 +234,7 @@ class Projects:
             found = (self._bundles.find(id) for project in around for id in project.bundles)
             yield from (bundle for bundle in found if bundle is not None)
 
-    def _shown(self, project: Project) -> Project:
+    def _with_trust(self, project: Project) -> Project:
         return replace(project, trusted=self._trusted(project.path))
 
     def _set(self, projects: Iterable[Project]) -> None:

@@ -115,7 +115,7 @@ def named_paths(tool: str, arguments: JsonObject, cwd: str, user_home: str) -> t
     Agents read a path in several ways (`~`, `file:`, surrounding space), so every reading is included.
     """
     if tool == COMMAND:
-        words = (*_given(arguments), *_words(arguments, user_home))
+        words = (*_given_paths(arguments), *_words(arguments, user_home))
         return tuple(NamedPath(path) for word in words for path in readings(word, cwd, user_home))
     if tool == "WebFetch":
         url = arguments.get("url")
@@ -123,14 +123,14 @@ def named_paths(tool: str, arguments: JsonObject, cwd: str, user_home: str) -> t
         return tuple(NamedPath(path, True) for path in readings(str(url), cwd, user_home)) if is_file else ()
     if tool not in READERS | EDITORS:
         return ()
-    given = tuple(_given(arguments))
+    given = tuple(_given_paths(arguments))
     if not given and tool in _SEARCHES and all(arguments.get(name) is None for name in _PATH_ARGUMENTS):
         given = (cwd,)
     if not given or not all(_is_plain(each) for each in given):
         return (NamedPath(None),)
     bases = tuple(path for each in given for path in readings(each, cwd, user_home))
     if tool == "Glob":
-        return tuple(named for base in bases for named in _searched(base, arguments.get("pattern"), user_home))
+        return tuple(named for base in bases for named in _searched_paths(base, arguments.get("pattern"), user_home))
     return tuple(NamedPath(base, tool in READERS) for base in bases)
 
 
@@ -169,7 +169,7 @@ def readings(given: str, cwd: str, user_home: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _given(arguments: JsonObject) -> Iterator[str]:
+def _given_paths(arguments: JsonObject) -> Iterator[str]:
     """Yield the paths in the arguments. A value that is not text counts as an unreadable path."""
     for name in _PATH_ARGUMENTS:
         if (value := arguments.get(name)) not in (None, ""):
@@ -179,7 +179,7 @@ def _given(arguments: JsonObject) -> Iterator[str]:
         yield value if isinstance(value, str) else "\0"
 
 
-def _searched(base: str, pattern: object, user_home: str) -> Iterator[NamedPath]:
+def _searched_paths(base: str, pattern: object, user_home: str) -> Iterator[NamedPath]:
     """Yield the base of a glob, and the directory it searches: its leading parts without wildcards.
 
     A pattern without a slash matches at any depth. After a wildcard, `..` may lead anywhere.

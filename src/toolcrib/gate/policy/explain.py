@@ -183,7 +183,7 @@ def _rules(
             yield by_rule
             continue
         decided = f"Rule {by_rule.rule if by_rule else ''} decided first."
-        yield _skipped(ranked, _why_not(question, tool, ranked) if reached else decided)
+        yield _skip_step(ranked, _why_not(question, tool, ranked) if reached else decided)
 
 
 def _why_not(question: ExplainQuery, tool: Tool, ranked: Ranked) -> str:
@@ -199,11 +199,11 @@ def _why_not(question: ExplainQuery, tool: Tool, ranked: Ranked) -> str:
 def _others(question: ExplainQuery, tool: Tool, naming: Sequence[Ranked]) -> Iterator[DecisionStep]:
     """Yield expired rules, and the first rules that name other tools."""
     for ranked in Rules(rules=question.rules.expired).matching(question.ref, tool.names):
-        yield _skipped(ranked, _why_over(ranked.rule))
+        yield _skip_step(ranked, _why_over(ranked.rule))
     ids = {ranked.rule.id for ranked in naming}
     others = (ranked for ranked in question.rules.ranked if ranked.rule.id not in ids)
     for ranked, _ in zip(others, range(MOST_OTHERS), strict=False):
-        yield _skipped(ranked, f"Its pattern {ranked.rule.pattern} does not name the tool.")
+        yield _skip_step(ranked, f"Its pattern {ranked.rule.pattern} does not name the tool.")
 
 
 def _why_over(rule: Rule) -> str:
@@ -212,7 +212,7 @@ def _why_over(rule: Rule) -> str:
     return f"It expired at {rule.expires_at.isoformat() if rule.expires_at else 'an unknown time'}."
 
 
-def _skipped(ranked: Ranked, why: str) -> DecisionStep:
+def _skip_step(ranked: Ranked, why: str) -> DecisionStep:
     return replace(ranked.step, matched=False, effect="none", reason=why)
 
 

@@ -246,11 +246,11 @@ class Flows:
 
     def lists_names(self, tool: Tool) -> bool:
         """Return whether a tool returns untrusted text only if the names that it lists read like text."""
-        return self._written(tool) is None and lists_names(tool)
+        return self._written_flows(tool) is None and lists_names(tool)
 
     def of(self, tool: Tool, siblings: Mapping[ToolRef, Tool] | None = None) -> frozenset[Flow]:
         """Return the flows of a tool; `siblings` are the tools of the same server."""
-        written = self._written(tool)
+        written = self._written_flows(tool)
         if written is not None:
             return written
         return default_flows(tool, in_account=siblings is not None and self._is_account(tool.ref.server, siblings))
@@ -263,10 +263,10 @@ class Flows:
 
     def acts(self, tool: Tool, arguments: JsonObject | None = None) -> frozenset[Act]:
         """Return whether a call sends data out or destroys things. Without arguments, for any call."""
-        written = self._written(tool)
+        written = self._written_flows(tool)
         return acts_of(tool, arguments) if written is None else frozenset(act for act in ACTS if act in written)
 
-    def _written(self, tool: Tool) -> frozenset[Flow] | None:
+    def _written_flows(self, tool: Tool) -> frozenset[Flow] | None:
         """Return the flows of the first entry that matches the tool under any name of its server, or None."""
         refs = (tool.ref, *(ToolRef(other.name, tool.ref.tool) for other in tool.names.trusted))
         return next((each.flows for each in self._entries if any(names(each.pattern, ref) for ref in refs)), None)

@@ -122,7 +122,7 @@ def _readings(text: str, cwd: str | None, files: Files) -> Iterator[str | None]:
         return
     for form in dict.fromkeys((text, normalized("NFC", text), normalized("NFKC", text))):
         for path in _absolute(form, cwd):
-            yield from _resolved(path, files) if path is not None else (None,)
+            yield from _resolve(path, files) if path is not None else (None,)
 
 
 def _absolute(text: str, cwd: str | None) -> Iterator[str | None]:
@@ -139,7 +139,7 @@ def _absolute(text: str, cwd: str | None) -> Iterator[str | None]:
             yield f"/{re.sub(r'^(?:[.]{1,2}/+)+', '', text)}"
 
 
-def _resolved(path: str, files: Files) -> Iterator[str | None]:
+def _resolve(path: str, files: Files) -> Iterator[str | None]:
     """Yield the target, the link itself, and the target for a tool that removes `..` before following links."""
     plain = normal(path)
     head, tail = os.path.split(plain)

@@ -274,7 +274,7 @@ class Permissions:
             RuleOrigin("user"),
             now.replace(microsecond=now.microsecond // 1000 * 1000),
         )  # the store's precision
-        return await _checked(read_rule(raw, self._names(), id=id, origin=origin, created_by=by, created_at=now))
+        return await _check_rule(read_rule(raw, self._names(), id=id, origin=origin, created_by=by, created_at=now))
 
     async def candidates(self, text: str, file: str) -> tuple[Rule, ...]:
         """Return the rules of a file that could replace `toolcrib.toml`. Raises like `add`."""
@@ -300,7 +300,7 @@ class Permissions:
             created_by=rule.created_by,
             created_at=rule.created_at,
         )
-        changed = await _checked(made)
+        changed = await _check_rule(made)
         async with self._lock:
             if not await replace_rule(self._store, changed):
                 raise NotFound("rule.unknown", f"Rule {id!r} not found.")
@@ -413,7 +413,7 @@ def _reading_rule(token: Token) -> Rule:
     )
 
 
-async def _checked(read: Read) -> Rule:
+async def _check_rule(read: Read) -> Rule:
     if read.rule is None:
         raise FaultyRequest("rule.invalid", read.faults)
     return await anyio.to_thread.run_sync(with_real_projects, read.rule)

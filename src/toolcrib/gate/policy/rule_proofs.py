@@ -75,7 +75,7 @@ class RuleProver:
         for scope in self._scopes.values():
             if scope.ranked.rule.origin.kind == "default":
                 continue
-            found = self._dead(scope) or self._shadowed(scope)
+            found = self._dead(scope) or self._prove_shadowed(scope)
             if found is not None:
                 yield found
             else:
@@ -129,7 +129,7 @@ class RuleProver:
             return f"Session {rule.session} does not exist any more."
         return "No caller meets all its limits on agent, source, mode, project and session."
 
-    def _shadowed(self, scope: _Scope) -> RuleProof | None:
+    def _prove_shadowed(self, scope: _Scope) -> RuleProof | None:
         rule = scope.ranked.rule
         tried: dict[tuple[str, ...], bool] = {}
         for number in scope.classes:

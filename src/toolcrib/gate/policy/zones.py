@@ -143,7 +143,7 @@ def is_decisive(path: str, worktree: str | None = None) -> bool:
     inner = PurePath(path)
     if worktree is not None and inner.is_relative_to(worktree):
         inner = inner.relative_to(worktree)
-    parts = tuple(_folded(part) for part in inner.parts)
+    parts = tuple(_fold_name(part) for part in inner.parts)
     for at in range(len(parts) - 2):
         if parts[at : at + 2] in _WORKTREES:
             parts = parts[at + 3 :]
@@ -155,7 +155,7 @@ def is_decisive(path: str, worktree: str | None = None) -> bool:
     return any(pair in DECISIVE_TREES for pair in itertools.pairwise(parts))
 
 
-def _folded(part: str) -> str:
+def _fold_name(part: str) -> str:
     """Return a name as the most lenient file system compares it. Windows ignores trailing dots and spaces."""
     visible = "".join(char for char in normalized("NFKC", part) if unicodedata.category(char) != "Cf")
     return visible.casefold().rstrip(". ") or part

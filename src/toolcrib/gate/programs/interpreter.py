@@ -94,7 +94,9 @@ class RunningProgram:
                 return [self._wanted.pop(number) for number in snapshot.pending_call_ids]
             if isinstance(snapshot, monty.NameLookupSnapshot):
                 name = snapshot.variable_name
-                snapshot = snapshot.resume(value=_named(name)) if name in self._functions else snapshot.resume()
+                snapshot = (
+                    snapshot.resume(value=_function_value(name)) if name in self._functions else snapshot.resume()
+                )
             elif snapshot.is_os_function:
                 snapshot = snapshot.resume_not_handled()
             else:
@@ -161,7 +163,7 @@ class ProgramInterpreter:
             return self._pool
 
 
-def _named(name: str) -> Callable[..., None]:
+def _function_value(name: str) -> Callable[..., None]:
     """Return what stands for a function that a program uses as a value. The interpreter asks for its calls by name."""
 
     def function() -> None: ...

@@ -97,13 +97,13 @@ class ProgramRun:
         for _ in range(MOST_PASSES):
             done = await self._pass()
             if not done.collected:
-                return self._finished(done)
+                return self._final_result(done)
             if dry_run:
-                return self._planned(done)
+                return self._dry_run_result(done)
             try:
                 await self._approve(done.collected)
             except Denied as error:
-                return self._refused(done, error)
+                return self._refusal_result(done, error)
             self._may_change = True
         return CallResult.error(f"The program was stopped after {MOST_PASSES} approvals. {self._changes()}")
 
@@ -131,7 +131,7 @@ class ProgramRun:
                 current.value = program.value
             except ProgramError as error:
                 current.failure = str(error)
-            current.output = _printed(program)
+            current.output = _printed_output(program)
         self._approved = left if self._may_change else self._approved
         return current
 
@@ -209,14 +209,14 @@ class ProgramRun:
         if keep is not None:
             self._made[keep] = MadeCall(planned, value)
 
-    def _finished(self, done: _Pass) -> CallResult:
+    def _final_result(self, done: _Pass) -> CallResult:
         shape = self._shape(done)
         if done.failure is not None:
             return _result(f"{done.output}{done.failure}\n{self._changes()}".strip(), shape, is_error=True)
-        shown = "" if done.value is None else _shown(done.value)
+        shown = "" if done.value is None else _display_value(done.value)
         return _result(f"{done.output}{shown}".strip() or "The program ended without output.", shape)
 
-    def _planned(self, done: _Pass) -> CallResult:
+    def _dry_run_result(self, done: _Pass) -> CallResult:
         lines = [f"{call.tool.ref} {call.encoded.decode()}" for call in done.collected]
         needed = sum(call.needs_approval for call in done.collected)
         heading = f"Dry run. Calls that would be made: {len(lines)}, of which {needed} need approval."
@@ -224,7 +224,7 @@ class ProgramRun:
             "\n".join([heading, *lines]), self._shape(done) | {"planned": [call.to_json() for call in done.collected]}
         )
 
-    def _refused(self, done: _Pass, error: Denied) -> CallResult:
+    def _refusal_result(self, done: _Pass, error: Denied) -> CallResult:
         planned = [call.to_json() for call in done.collected]
         text = f"The program was refused: {error_sentence(error)} {self._changes()}"
         return _result(text, self._shape(done) | {"planned": planned}, is_error=True)
@@ -250,11 +250,11 @@ def value_of(result: CallResult) -> Any:
     if result.has_structured:
         return result.structured_content
     if len(texts) == len(result.content):
-        return _parsed(text)
+        return _parse_json(text)
     return list(result.content)
 
 
-def _parsed(text: str) -> Json:
+def _parse_json(text: str) -> Json:
     if text[:1] not in ("{", "["):
         return text
     try:
@@ -263,7 +263,7 @@ def _parsed(text: str) -> Json:
         return text
 
 
-def _printed(program: RunningProgram) -> str:
+def _printed_output(program: RunningProgram) -> str:
     output = program.output
     return f"{output}\n" if output and not output.endswith("\n") else output
 
@@ -283,7 +283,7 @@ def _plain(value: Any, depth: int = 0) -> Json:
     return repr(value)
 
 
-def _shown(value: Any) -> str:
+def _display_value(value: Any) -> str:
     plain = _plain(value)
     return plain if isinstance(plain, str) else dumps(plain, option=orjson.OPT_INDENT_2).decode()
 

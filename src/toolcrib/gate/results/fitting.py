@@ -55,9 +55,9 @@ class ResultBudget(NamedTuple):
         digest = sha256(dumps(result.to_json())).hexdigest()
         blobs = tuple(blob for each in result.content if (blob := _blob(each)) is not None)
         whole = kept.keep(principal, text, blobs)
-        return FittedResult(self._shortened(result, whole, keeps_structure=has_schema), digest)
+        return FittedResult(self._shorten(result, whole, keeps_structure=has_schema), digest)
 
-    def _shortened(self, result: CallResult, whole: KeptResult, *, keeps_structure: bool) -> CallResult:
+    def _shorten(self, result: CallResult, whole: KeptResult, *, keeps_structure: bool) -> CallResult:
         content: list[JsonObject] = []
         if whole.text:
             content.append({"type": "text", "text": self._preview(whole)})

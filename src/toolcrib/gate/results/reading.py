@@ -99,7 +99,7 @@ def _lines(text: str, asked: str) -> CallResult:
     last = int(match[3]) if match[3] else len(lines) if match[2] else first
     if last < first:
         return CallResult.error(f"lines: {first}-{last} ends before it begins.")
-    return _numbered(list(enumerate(lines, start=1))[first - 1 : last])
+    return _number_lines(list(enumerate(lines, start=1))[first - 1 : last])
 
 
 def _grep(text: str, pattern: str) -> CallResult:
@@ -118,7 +118,7 @@ def _grep(text: str, pattern: str) -> CallResult:
         if time.perf_counter() > end:
             found.append((piece.number, "[the search stopped here: it took too long]"))
             break
-    return _numbered(found) if found else CallResult.text(f"[No line contains {pattern!r}.]")
+    return _number_lines(found) if found else CallResult.text(f"[No line contains {pattern!r}.]")
 
 
 class _Piece(NamedTuple):
@@ -181,7 +181,7 @@ def _anywhere(pattern: str) -> str:
     return f"{'' if starts else '.*'}(?:{inner}){'' if ends else '.*'}"
 
 
-def _numbered(lines: Sequence[tuple[int, str]]) -> CallResult:
+def _number_lines(lines: Sequence[tuple[int, str]]) -> CallResult:
     """Return lines with their numbers, as many as fit into one answer."""
     shown: list[str] = []
     size = 0

@@ -154,7 +154,7 @@ class ToolIndex:
                 weights[term] = max(weights.get(term, 0.0), weight)
         weights |= {term: 1.0 for term in compounds(query) if term not in weights and term in self._words}
         scores, matches, possible = self._score(weights)
-        candidates = {number: score * self._named(number, weights) for number, score in scores.items()}
+        candidates = {number: score * self._name_factor(number, weights) for number, score in scores.items()}
         shares = [self._step(step, candidates, matches) for step in steps] if len(steps) > 1 else []
         exact = self._exact(query)
         chosen = self._choose({key: value for key, value in candidates.items() if key not in exact}, shares, limit)
@@ -167,14 +167,14 @@ class ToolIndex:
         key = " ".join(split(query))
         return frozenset(offset + number for offset, server in self._servers for number in server.exact.get(key, ()))
 
-    def _named(self, number: int, wanted: Mapping[str, float]) -> float:
+    def _name_factor(self, number: int, wanted: Mapping[str, float]) -> float:
         """Return the factor for the share of the tool's name that the query contains."""
         name = self._names[number]
         return 1 + _WHOLE_NAME * len(wanted.keys() & name) / len(name) if name else 1.0
 
     def _score(self, weights: Mapping[str, float]) -> tuple[dict[int, float], dict[str, Mapping[int, float]], float]:
         """Return the candidates with their scores, the matches of each word, and the highest possible score."""
-        groups = [(max(group.values()), term, group) for term, group in self._weighted(weights) if group]
+        groups = [(max(group.values()), term, group) for term, group in self._weigh(weights) if group]
         groups.sort(key=lambda each: (-each[0], each[1]))
         scores: dict[int, float] = {}
         matches: dict[str, Mapping[int, float]] = {}
@@ -231,7 +231,7 @@ class ToolIndex:
         for found in [matches[term] for term in step if term in matches]:
             for number in candidates.keys() & found.keys():
                 scores[number] = scores.get(number, 0.0) + found[number]
-        return {number: score * self._named(number, step) for number, score in scores.items()}
+        return {number: score * self._name_factor(number, step) for number, score in scores.items()}
 
     def _choose(
         self, scores: Mapping[int, float], shares: Sequence[Mapping[int, float]], limit: int
@@ -271,7 +271,7 @@ class ToolIndex:
                 open_[at] *= 1 - share.get(number, 0.0) / best[at]
         return chosen
 
-    def _weighted(self, weights: Mapping[str, float]) -> Iterator[tuple[str, dict[str, float]]]:
+    def _weigh(self, weights: Mapping[str, float]) -> Iterator[tuple[str, dict[str, float]]]:
         """Yield each word of a query with the words to look for in its place, and their weights."""
         guessed = 0
         for term, weight in weights.items():

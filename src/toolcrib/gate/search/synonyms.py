@@ -238,7 +238,7 @@ youtube vimeo: video
 """Each line has narrow words, and after the colon the wider ones that tools use for them."""
 
 
-def _related() -> Mapping[str, tuple[str, ...]]:
+def _build_related() -> Mapping[str, tuple[str, ...]]:
     related: dict[str, dict[str, None]] = {}
     for line in _GROUPS.splitlines():
         group = [stem(word) for word in line.split()]
@@ -251,5 +251,5 @@ def _related() -> Mapping[str, tuple[str, ...]]:
     return {term: tuple(others) for term, others in related.items()}
 
 
-RELATED: Mapping[str, tuple[str, ...]] = _related()
+RELATED: Mapping[str, tuple[str, ...]] = _build_related()
 """The stems that are looked for beside a stem."""

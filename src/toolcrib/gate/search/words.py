@@ -158,7 +158,7 @@ def query_steps(query: str) -> list[dict[str, float]]:
             files += _file_steps(query[start:end], verb)
         if masked[end - 1 : end] in _SENTENCE_ENDS:
             sentence = end
-    return _limited((steps + files[:MOST_FILE_STEPS]) or [{stem(word): 1.0 for word in split(query)}])
+    return _limit_words((steps + files[:MOST_FILE_STEPS]) or [{stem(word): 1.0 for word in split(query)}])
 
 
 def _names_result(text: str) -> bool:
@@ -189,7 +189,7 @@ def _clause_terms(clause: str) -> dict[str, float]:
     return weights
 
 
-def _limited(steps: list[dict[str, float]]) -> list[dict[str, float]]:
+def _limit_words(steps: list[dict[str, float]]) -> list[dict[str, float]]:
     """Leave out the words of a query that exceed the limit."""
     kept = set(islice(dict.fromkeys(term for step in steps for term in step), MOST_TERMS))
     return [{term: weight for term, weight in step.items() if term in kept} for step in steps]

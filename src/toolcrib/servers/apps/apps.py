@@ -137,7 +137,7 @@ class Apps:
         context = await self._context(asked)
         if not (context.installed or anyway or dry_run):
             raise _missing(context)
-        spec, reasons, token = await self._wanted(asked, context, dry_run=dry_run)
+        spec, reasons, token = await self._desired(asked, context, dry_run=dry_run)
         try:
             moved, removals = await self._move(context, dry_run=dry_run) if move else (None, ())
             changes: list[ChangeText] = [remove_server(context.place, each.name) for each in removals]
@@ -158,7 +158,7 @@ class Apps:
         level = self._level(asked, context) if asked.scope == "user" else None
         return AppConnected(
             context.row, context.installed, spec.name, spec.type, asked.agent, change, reasons, moved, level,
-            _offered(asked, context.there) if spec.type == "http" else "all", "tools=" in (spec.url or ""),
+            _choose_listing(asked, context.there) if spec.type == "http" else "all", "tools=" in (spec.url or ""),
         )  # fmt: skip
 
     async def link(self, asked: AppConnectRequest, *, dry_run: bool = False) -> DeepLink:
@@ -173,7 +173,7 @@ class Apps:
             raise InvalidRequest(
                 "config.unsupported", "This crib has no address that lasts.", "Start `toolcrib serve`."
             )
-        spec, _, _ = await self._wanted(replace(asked, scope="user", stdio=False), context, dry_run=dry_run)
+        spec, _, _ = await self._desired(replace(asked, scope="user", stdio=False), context, dry_run=dry_run)
         assert spec.url is not None
         link = None if dry_run else deep_link(context.row.name, spec)
         token = token_name(context.row, asked.agent)
@@ -229,7 +229,7 @@ class Apps:
                 each.says.agent,
                 tuple(self._faults(row, each, programs)),
                 each.says.url is not None or each.says.token is not None,
-                _named(each.says),
+                _named_listing(each.says),
                 "project" if file.scope == "project" else "user",
             )
             for file in places_of(row, view)
@@ -240,7 +240,7 @@ class Apps:
         installed = is_installed(row, view, programs)
         return AppState(row, installed, str(place.file), over, tuple(found), others)
 
-    async def _wanted(
+    async def _desired(
         self, asked: AppConnectRequest, context: _Context, *, dry_run: bool
     ) -> tuple[ServerSpec, tuple[str, ...], str | None]:
         """Return the desired definition, the faults of the existing entry, and the name of a token created for it."""
@@ -252,7 +252,7 @@ class Apps:
         reasons = (*self._faults(context.row, there, context.programs),) if there is not None else ()
         over: ServerType = "http" if address is not None and takes_http(context.row.name) else "stdio"
         over = "stdio" if asked.scope == "project" or asked.stdio else over
-        tools = _offered(asked, there)
+        tools = _choose_listing(asked, there)
         if over == "http" and there is not None and there.says.url is not None and _changes_listing(asked, there):
             reasons = (*reasons, f"it lists {_LISTED[tools]}")
         reasons = (*reasons, *_moved_to(over, there))
@@ -342,7 +342,7 @@ class Apps:
         all_moved: list[Moved] = []
         removals: list[ReadEntry] = []
         for read in entries:
-            moved = self._taken(context.view, read, own)
+            moved = self._plan_move(context.view, read, own)
             if moved is None:
                 continue
             all_moved.append(moved)
@@ -352,7 +352,7 @@ class Apps:
         edit = await self._desk.edit(own, added, dry_run=dry_run) if added is not None else None
         return Transfer(tuple(all_moved), edit), tuple(removals)
 
-    def _taken(self, view: ProjectView, read: ReadEntry, own: ConfigFile) -> Moved | None:
+    def _plan_move(self, view: ProjectView, read: ReadEntry, own: ConfigFile) -> Moved | None:
         """Return what happens to one entry; None if the user removed the server from the list."""
         server = next((each for each in view.discovery.servers if _is_of(each, read)), None)
         if server is None:
@@ -389,14 +389,14 @@ def _moved_to(wanted: ServerType, there: WrittenEntry | None) -> tuple[str, ...]
 _LISTED = {"all": "all tools", "search": "tools to search with", "code": "tools to write programs with"}
 
 
-def _offered(asked: AppConnectRequest, there: WrittenEntry | None) -> OfferedTools:
+def _choose_listing(asked: AppConnectRequest, there: WrittenEntry | None) -> OfferedTools:
     """Return how tools are listed: as asked for, else as the entry says, else as is best for a new one."""
     if asked.tools is not None or there is None or there.says.url is None:
         return asked.tools or asked.tools_if_new
-    return _named(there.says) or "all"
+    return _named_listing(there.says) or "all"
 
 
-def _named(says: CribEntry) -> OfferedTools | None:
+def _named_listing(says: CribEntry) -> OfferedTools | None:
     return next((each for each in OFFERS if each == says.tools), None)
 
 
@@ -404,7 +404,7 @@ def _changes_listing(asked: AppConnectRequest, there: WrittenEntry) -> bool:
     """Return whether the entry names another way to list tools. An agent may have its own, so `all` is named there."""
     default = "all" if asked.agent is None else None
     if asked.tools is None:
-        return there.says.tools is not None and _named(there.says) is None
+        return there.says.tools is not None and _named_listing(there.says) is None
     return (there.says.tools or default) != asked.tools
 
 

@@ -27,7 +27,7 @@ def add_server(place: ConfigFile, name: str, entry: JsonObject) -> ChangeText:
     def change(text: str) -> str:
         if _path_of(place, text, name, read_only=True) is not None:
             raise Conflict("server.exists", f'Server "{name}" already exists in {place.file}')
-        return _checked(place, text, (*_holder(place, text), name), entry)
+        return _checked_edit(place, text, (*_holder(place, text), name), entry)
 
     return change
 
@@ -37,7 +37,7 @@ def put_server(place: ConfigFile, name: str, entry: JsonObject) -> ChangeText:
 
     def change(text: str) -> str:
         path = _path_of(place, text, name, read_only=True)
-        return _checked(place, text, path or (*_holder(place, text), name), entry)
+        return _checked_edit(place, text, path or (*_holder(place, text), name), entry)
 
     return change
 
@@ -46,7 +46,7 @@ def remove_server(place: ConfigFile, name: str) -> ChangeText:
     """Return a change that removes a server. It raises `server.unknown`."""
 
     def change(text: str) -> str:
-        return _checked(place, text, _known_path(place, text, name), None)
+        return _checked_edit(place, text, _known_path(place, text, name), None)
 
     return change
 
@@ -69,7 +69,7 @@ def set_value(place: ConfigFile, path: KeyPath, value: Json) -> ChangeText:
     """Return a change that sets one value of a JSON file; None removes it."""
 
     def change(text: str) -> str:
-        return _verified(place, text, lambda: _json_edit(text, path, value), path, value)
+        return _verify(place, text, lambda: _json_edit(text, path, value), path, value)
 
     return change
 
@@ -94,7 +94,7 @@ def _on_bytes(file: Path, before: bytes | None, change: ChangeText) -> bytes | N
 
 def _path_of(place: ConfigFile, text: str, name: str, *, read_only: bool = False) -> KeyPath | None:
     """Return the path of the server of this name; `read_only` skips those that the app itself does not read."""
-    named = [found for found in _found(place, text) if found.name == name]
+    named = [found for found in _find_entries(place, text) if found.name == name]
     read = [found.path for found in named if _is_read(found)]
     paths = read if read or read_only else [found.path for found in named]
     return paths[-1] if paths else None
@@ -114,12 +114,12 @@ def _known_path(place: ConfigFile, text: str, name: str) -> KeyPath:
 
 def _holder(place: ConfigFile, text: str) -> KeyPath:
     """Return the keys under which to add a server: next to existing ones, else where the app documents it."""
-    holders = [found.path[:-1] for found in _found(place, text) if len(found.path) > 1 and _is_read(found)]
+    holders = [found.path[:-1] for found in _find_entries(place, text) if len(found.path) > 1 and _is_read(found)]
     documented = place.dialect.roots
     return holders[0] if holders and holders[0] not in documented else documented[0]
 
 
-def _found(place: ConfigFile, text: str) -> tuple[FoundEntry, ...]:
+def _find_entries(place: ConfigFile, text: str) -> tuple[FoundEntry, ...]:
     """Return the unjudged entries of a text in the scope of the file."""
     if not text.strip():
         return ()
@@ -134,25 +134,25 @@ def _found(place: ConfigFile, text: str) -> tuple[FoundEntry, ...]:
     return tuple(found for found in layout.entries if (found.scope == "local") == (place.scope == "local"))
 
 
-def _checked(place: ConfigFile, text: str, path: KeyPath, entry: JsonObject | None) -> str:
+def _checked_edit(place: ConfigFile, text: str, path: KeyPath, entry: JsonObject | None) -> str:
     family = family_of(place)
     if family == "json":
-        return _verified(place, text, lambda: _json_edit(text, path, entry), path, entry)
+        return _verify(place, text, lambda: _json_edit(text, path, entry), path, entry)
     if family == "toml":
-        return _verified(place, text, lambda: _toml_edit(text, tuple(str(key) for key in path), entry), path, entry)
-    return _verified(place, text, lambda: _yaml_edit(place, text, path, entry), path, entry)
+        return _verify(place, text, lambda: _toml_edit(text, tuple(str(key) for key in path), entry), path, entry)
+    return _verify(place, text, lambda: _yaml_edit(place, text, path, entry), path, entry)
 
 
 def _checked_field(place: ConfigFile, text: str, path: KeyPath, key: str, value: bool) -> str:
     family = family_of(place)
     whole = (*path, key)
     if family == "json":
-        return _verified(place, text, lambda: json_text.set_member(text, whole, value), whole, value)
+        return _verify(place, text, lambda: json_text.set_member(text, whole, value), whole, value)
     if family == "toml":
         keys = tuple(str(part) for part in path)
-        return _verified(place, text, lambda: toml_text.set_field(text, keys, key, value), whole, value)
+        return _verify(place, text, lambda: toml_text.set_field(text, keys, key, value), whole, value)
     name = _yaml_name(text, path)
-    return _verified(place, text, lambda: yaml_text.set_field(text, str(path[0]), name, key, value), whole, value)
+    return _verify(place, text, lambda: yaml_text.set_field(text, str(path[0]), name, key, value), whole, value)
 
 
 def _json_edit(text: str, path: KeyPath, value: Json) -> str:
@@ -183,7 +183,7 @@ def _yaml_name(text: str, path: KeyPath) -> str:
     return as_text(at(listed[key], "name")) or "" if key < len(listed) else ""
 
 
-def _verified(place: ConfigFile, text: str, edit: Callable[[], str], path: KeyPath, value: Json) -> str:
+def _verify(place: ConfigFile, text: str, edit: Callable[[], str], path: KeyPath, value: Json) -> str:
     """Return the edited text if it parses to the old content with exactly this value changed."""
     parse = PARSERS[family_of(place)]
     try:
@@ -193,13 +193,13 @@ def _verified(place: ConfigFile, text: str, edit: Callable[[], str], path: KeyPa
     except (Unsupported, SyntaxProblem) as reason:
         detail = reason.reason if isinstance(reason, SyntaxProblem) else str(reason)
         raise ConfigError("config.edit", f"{place.file} cannot be edited: {detail}.") from None
-    expected = _expected(before, path, value, _is_listed(place))
+    expected = _expected_content(before, path, value, _is_listed(place))
     if after != expected and (value is not None or _without_empty(after, path) != _without_empty(expected, path)):
         raise ConfigError("config.edit", f"{place.file} cannot be edited without changing other parts of it.")
     return changed
 
 
-def _expected(before: Json, path: KeyPath, value: Json, listed_entries: bool) -> Json:
+def _expected_content(before: Json, path: KeyPath, value: Json, listed_entries: bool) -> Json:
     """Return the old content with one value set or, if None, removed. Parts off the path are shared, not copied."""
     key, rest = path[0], path[1:]
     listed = as_list(before)
@@ -209,7 +209,7 @@ def _expected(before: Json, path: KeyPath, value: Json, listed_entries: bool) ->
     if rest:
         below = mapping.get(str(key))
         empty: Json = [] if listed_entries else {}
-        mapping[str(key)] = _expected(empty if below is None else below, rest, value, listed_entries)
+        mapping[str(key)] = _expected_content(empty if below is None else below, rest, value, listed_entries)
     elif value is None:
         mapping.pop(str(key), None)
     else:

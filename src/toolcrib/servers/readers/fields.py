@@ -97,7 +97,7 @@ class _Entry:
             url=url,
             headers=self._strings("headers"),
             header_env=self._translated.header_env,
-            enabled=self._enabled(),
+            enabled=self._read_enabled(),
             timeout_ms=self._timeout(),
             auth=self._auth(),
             tools=self._tools(),
@@ -164,11 +164,11 @@ class _Entry:
 
     def _kind(self, command: str | None, url: str | None) -> tuple[ServerType, bool]:
         """Return the type, and whether the entry declares it."""
-        declared = kind = self._declared()
+        declared = kind = self._declared_type()
         if kind is None and command is not None and url is not None:
             self.wrong.append('both "command" and "url" are set, and no "type"; keep one of them')
         if kind is None:
-            kind = self._undeclared(command, url)
+            kind = self._default_type(command, url)
         if kind == "stdio" and command is None and not self.wrong:
             self.wrong.append('stdio server requires "command" field')
         if kind != "stdio" and url is None and not self.wrong:
@@ -181,7 +181,7 @@ class _Entry:
         self.notice("server.field_ignored", f'the type is {kind}, so "{used}" is used and "{ignored}" is ignored')
         return (command, None) if kind == "stdio" else (None, url)
 
-    def _declared(self) -> ServerType | None:
+    def _declared_type(self) -> ServerType | None:
         taken = self._take(*_TYPE_KEYS)
         if taken is None:
             return None
@@ -194,7 +194,7 @@ class _Entry:
             self.wrong.append(f"unknown {key} {str(value)[:40]!r}; use stdio, http or sse")
         return kind
 
-    def _undeclared(self, command: str | None, url: str | None) -> ServerType:
+    def _default_type(self, command: str | None, url: str | None) -> ServerType:
         if url is None:
             if command is None:
                 self.wrong.append('neither "command" nor "url" is set')
@@ -256,7 +256,7 @@ class _Entry:
             self.notice("server.field_ignored", f'{self._dialect.title} ignores "cwd"; Toolcrib applies it')
         return cwd
 
-    def _enabled(self) -> bool:
+    def _read_enabled(self) -> bool:
         enabled, disabled = self._flag("enabled"), self._flag("disabled")
         off = enabled is False or disabled is True
         written = "enabled" if enabled is False else "disabled"

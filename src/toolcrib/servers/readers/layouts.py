@@ -131,12 +131,12 @@ def opencode(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
 
 def zed(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
     """Find Zed's servers; those of extensions have settings here and nothing to start."""
-    return _marked(by_name(value, dialect, context), _zed_kind)
+    return _mark_built_in(by_name(value, dialect, context), _zed_kind)
 
 
 def goose(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
     """Find Goose's servers and mark its built-in extensions among them."""
-    return _marked(by_name(value, dialect, context), _goose_kind)
+    return _mark_built_in(by_name(value, dialect, context), _goose_kind)
 
 
 def continue_(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
@@ -238,7 +238,7 @@ def _goose_kind(raw: JsonObject) -> str | None:
     return kind if kind in ("builtin", "platform", "frontend", "inline_python") else None
 
 
-def _marked(layout: Layout, kind_of: Callable[[JsonObject], str | None]) -> Layout:
+def _mark_built_in(layout: Layout, kind_of: Callable[[JsonObject], str | None]) -> Layout:
     entries = tuple(
         replace(entry, built_in=kind_of(raw)) if (raw := as_object(entry.raw)) is not None else entry
         for entry in layout.entries

@@ -51,10 +51,10 @@ _HOME_FOLDERS: Final = {"HOME": "", "DESKTOP": "Desktop", "DOCUMENTS": "Document
 def unpack_bundle(content: bytes, expected: str | None, directory: Path) -> Path:
     """Unpack a bundle into a directory of its own below `directory`, and return that. Raises `registry.bundle`."""
     if expected is None or re.fullmatch(r"[0-9a-f]{64}", expected) is None:
-        raise _refused("the registry publishes no SHA-256 digest for it")
+        raise _refusal("the registry publishes no SHA-256 digest for it")
     actual = sha256(content).hexdigest()
     if actual != expected:
-        raise _refused(f"its SHA-256 digest is {actual}, but the registry publishes {expected}")
+        raise _refusal(f"its SHA-256 digest is {actual}, but the registry publishes {expected}")
     target = directory / expected
     if target.is_dir():
         return target
@@ -66,7 +66,7 @@ def unpack_bundle(content: bytes, expected: str | None, directory: Path) -> Path
         made.rename(target)
     except OSError as error:
         if not target.is_dir():  # else another request was first
-            raise _refused(f"it cannot be unpacked: {error.strerror or error}") from error
+            raise _refusal(f"it cannot be unpacked: {error.strerror or error}") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return target
@@ -78,11 +78,11 @@ def _unpack(content: bytes, target: Path) -> None:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = archive.infolist()
             if len(members) > MOST_FILES:
-                raise _refused(f"it has more than {MOST_FILES} files")
+                raise _refusal(f"it has more than {MOST_FILES} files")
             left = LARGEST_UNPACKED
             names = {normalized("NFC", member.filename).casefold() for member in members}
             if len(names) < len(members):
-                raise _refused("two of its files have the same name, apart from case")
+                raise _refusal("two of its files have the same name, apart from case")
             for member in members:
                 left -= _unpack_member(archive, member, target, left)
     except (
@@ -94,7 +94,7 @@ def _unpack(content: bytes, target: Path) -> None:
         EOFError,
         ValueError,
     ) as error:
-        raise _refused(f"it is not a usable zip file: {error}") from error
+        raise _refusal(f"it is not a usable zip file: {error}") from error
 
 
 def _check_directory(content: bytes) -> None:
@@ -104,7 +104,7 @@ def _check_directory(content: bytes) -> None:
             continue
         size = int.from_bytes(content[end + 12 : end + 16], "little")
         if size > _LARGEST_DIRECTORY or content[max(end - 20, 0) : end].startswith(_END64):
-            raise _refused("its directory of files is too large")
+            raise _refusal("its directory of files is too large")
 
 
 def _unpack_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path, left: int) -> int:
@@ -119,7 +119,7 @@ def _unpack_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Pa
         while piece := source.read(_PIECE):
             written += len(piece)
             if written > left:
-                raise _refused(f"it is larger than {LARGEST_UNPACKED} bytes when unpacked")
+                raise _refusal(f"it is larger than {LARGEST_UNPACKED} bytes when unpacked")
             file.write(piece)
     path.chmod(0o700 if (member.external_attr >> 16) & 0o111 else 0o600)
     return written
@@ -132,7 +132,7 @@ def _inside(member: zipfile.ZipInfo) -> PurePosixPath:
     is_plain = kind in (0, stat.S_IFREG, stat.S_IFDIR)
     escapes = path.is_absolute() or ".." in path.parts or "\\" in member.filename or ":" in member.filename
     if not is_plain or escapes or "\0" in member.filename or not path.parts:
-        raise _refused(f"it contains {member.filename!r}, which is not a file inside it")
+        raise _refusal(f"it contains {member.filename!r}, which is not a file inside it")
     return path
 
 
@@ -141,12 +141,12 @@ def read_manifest(bundle: Path) -> JsonObject:
     file = bundle / "manifest.json"
     try:
         if file.stat().st_size > LARGEST_MANIFEST:
-            raise _refused(f"its manifest is larger than {LARGEST_MANIFEST} bytes")
+            raise _refusal(f"its manifest is larger than {LARGEST_MANIFEST} bytes")
         manifest = as_object(orjson.loads(file.read_bytes()))
     except (OSError, orjson.JSONDecodeError):
         manifest = None
     if manifest is None or as_object(at(manifest, "server", "mcp_config")) is None:
-        raise _refused("it has no manifest that says what to run")
+        raise _refusal("it has no manifest that says what to run")
     return manifest
 
 
@@ -210,7 +210,7 @@ class _Filling:
         if match[1].startswith("user_config."):
             return " ".join(self._of(match[1].removeprefix("user_config.")))
         if match[1] not in self._known:
-            raise _refused(f"its manifest refers to {match[0]}, which is not defined")
+            raise _refusal(f"its manifest refers to {match[0]}, which is not defined")
         return self._known[match[1]]
 
     def _of(self, name: str) -> Sequence[str]:
@@ -226,7 +226,7 @@ class _Filling:
 
     def _folder(self, match: re.Match[str]) -> str:
         if match[1] not in self._known:
-            raise _refused(f"a default in its manifest refers to {match[0]}, which is not defined")
+            raise _refusal(f"a default in its manifest refers to {match[0]}, which is not defined")
         return self._known[match[1]]
 
 
@@ -236,5 +236,5 @@ def _text(value: Json) -> str:
     return as_text(value) or str(value)
 
 
-def _refused(reason: str) -> InvalidRequest:
+def _refusal(reason: str) -> InvalidRequest:
     return InvalidRequest("registry.bundle", f"The bundle was not installed: {reason}.")

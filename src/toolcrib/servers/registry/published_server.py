@@ -84,10 +84,10 @@ def parse_published(value: Json) -> PublishedServer | None:
         visible(as_text(document.get("title")) or name.partition("/")[2]),
         visible(as_text(document.get("description")) or ""),
         visible(as_text(meta.get("status")) or as_text(document.get("status")) or "active"),
-        _shown(meta.get("publishedAt")),
-        _shown(meta.get("updatedAt")),
-        _shown(at(document, "repository", "url")),
-        _shown(document.get("websiteUrl")),
+        _visible_text(meta.get("publishedAt")),
+        _visible_text(meta.get("updatedAt")),
+        _visible_text(at(document, "repository", "url")),
+        _visible_text(document.get("websiteUrl")),
         document,
     )
 
@@ -126,6 +126,6 @@ def _version(document: JsonObject) -> str | None:
     return as_text(document.get("version")) or as_text(at(document, "version_detail", "version"))
 
 
-def _shown(value: Json) -> str | None:
+def _visible_text(value: Json) -> str | None:
     text = as_text(value)
     return visible(text) if text else None

@@ -131,7 +131,7 @@ class Registry:
         server = await self.find(request.name, request.version)
         if server.status == "deleted":
             raise InvalidRequest("registry.option", f"{server.name} was deleted from the registry.")
-        option = _chosen(server, request.option)
+        option = _choose_option(server, request.option)
         if (fault := option_fault(option)) is not None:
             raise InvalidRequest("registry.refused", f"{server.name} was refused: {visible(fault)}.")
         check_literals(option.published, option.identifier, self._deps.environment)
@@ -223,7 +223,7 @@ class Registry:
         return await anyio.to_thread.run_sync(unpack_bundle, response.content, expected, self._deps.bundles)
 
 
-def _chosen(server: PublishedServer, id: str | None) -> InstallOption:
+def _choose_option(server: PublishedServer, id: str | None) -> InstallOption:
     """Return the option of this id, else the first that the crib can start or reach by itself."""
     usable = [option for option in server.options if not option.is_served and _is_supported(option)]
     if id is None and usable:

@@ -158,7 +158,7 @@ def remote_entry(remote: JsonObject, values: InputValues = NO_VALUES) -> JsonObj
     url = as_text(remote.get("url"))
     raw: JsonObject = {
         "type": remote.get("type") or remote.get("transport_type") or "http",
-        "url": _filled(url, remote, values) if url is not None else remote.get("url"),
+        "url": _fill_variables(url, remote, values) if url is not None else remote.get("url"),
     }
     headers = _named_values(remote.get("headers"), values)
     return raw | {"headers": headers} if headers else raw
@@ -364,14 +364,14 @@ def _values(item: JsonObject, name: str, values: InputValues) -> list[str]:
     """Return the values of an input: fixed, the user's, the default, or a variable; none if it is optional."""
     fixed = item.get("value")
     if fixed is not None:
-        return [_filled(str(fixed), item, each) for each in _rounds(item, values)]
+        return [_fill_variables(str(fixed), item, each) for each in _rounds(item, values)]
     chosen = values.get(name)
     if chosen:
         _check_choices(name, item, chosen)
         return list(chosen if item.get("isRepeated") or item.get("is_repeated") else chosen[-1:])
     default = item.get("default")
     if default is not None:
-        return [_filled(str(default), item, values)]
+        return [_fill_variables(str(default), item, values)]
     return [variable_reference(name)] if _is_required(item) else []
 
 
@@ -386,7 +386,7 @@ def _rounds(item: JsonObject, values: InputValues) -> list[InputValues]:
     ]
 
 
-def _filled(text: str, item: JsonObject, values: InputValues) -> str:
+def _fill_variables(text: str, item: JsonObject, values: InputValues) -> str:
     """Insert the item's variables into `{name}`; one without a value becomes a reference to an environment variable."""
     declared = as_object(item.get("variables")) or {}
 

@@ -202,7 +202,7 @@ class DefinitionSecrets:
                     place, change, purpose=record.purpose, removes_secrets=True, record=("secrets.move", names)
                 )
                 done.append(edit)
-            await self._servers.keep_trust(_trusted(moves), cwd)
+            await self._servers.keep_trust(_still_trusted(moves), cwd)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self._take_back(record, exact=False)
@@ -311,7 +311,7 @@ def _edits(moves: list[EntryMove]) -> list[tuple[ConfigFile, ChangeText]]:
     return [(place, together(iter(listed))) for place, listed in changes.items()]
 
 
-def _trusted(moves: list[EntryMove]) -> set[tuple[str, str]]:
+def _still_trusted(moves: list[EntryMove]) -> set[tuple[str, str]]:
     """Return the files and names of definitions that stay trusted: trusted before, and changed only by the move."""
     changed = {(move.entry.source.file, move.entry.name) for move in moves if move.was_trusted and move.added is None}
     added = {

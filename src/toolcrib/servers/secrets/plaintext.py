@@ -89,7 +89,7 @@ def plaintext_secrets(
 
 def replaced(raw: JsonObject, written: Mapping[str, str]) -> JsonObject:
     """Return a definition with each of these values replaced by its reference."""
-    result = as_object(_replaced(raw, _replacement(written)))
+    result = as_object(_replace_values(raw, _replacement(written)))
     assert result is not None
     return result
 
@@ -207,12 +207,12 @@ def _replacement(written: Mapping[str, str]) -> Callable[[str], str]:
     return replace
 
 
-def _replaced(value: Json, replace: Callable[[str], str]) -> Json:
+def _replace_values(value: Json, replace: Callable[[str], str]) -> Json:
     mapping, listed = as_object(value), as_list(value)
     if mapping is not None:
-        return {key: _replaced(item, replace) for key, item in mapping.items()}
+        return {key: _replace_values(item, replace) for key, item in mapping.items()}
     if listed is not None:
-        return [_replaced(item, replace) for item in listed]
+        return [_replace_values(item, replace) for item in listed]
     return replace(value) if isinstance(value, str) else value
 
 
@@ -221,5 +221,5 @@ def _changed_members(value: Json, replace: Callable[[str], str], path: KeyPath) 
     if mapping is not None:
         for key, item in mapping.items():
             yield from _changed_members(item, replace, (*path, key))
-    elif (new := _replaced(value, replace)) != value:
+    elif (new := _replace_values(value, replace)) != value:
         yield path, new

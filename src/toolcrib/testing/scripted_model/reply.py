@@ -114,7 +114,7 @@ def _step(scripts: Mapping[str, Script], place: ScriptPosition) -> ScriptStep:
 
 def _block(block: Block, call: str, values: Mapping[str, str]) -> JsonObject:
     if isinstance(block, TextStep):
-        return {"type": "text", "text": _filled(block.text, values)}
+        return {"type": "text", "text": _fill_in(block.text, values)}
     if isinstance(block, Thinking):
         return {"type": "thinking", "thinking": block.thinking, "signature": "c2ln"}
     if isinstance(block, Raw):
@@ -122,7 +122,7 @@ def _block(block: Block, call: str, values: Mapping[str, str]) -> JsonObject:
     return {"type": "tool_use", "id": call, "name": block.tool, "input": block.input}
 
 
-def _filled(text: str, values: Mapping[str, str]) -> str:
+def _fill_in(text: str, values: Mapping[str, str]) -> str:
     # In one pass, so that braces in a tool result are not substituted.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: values.get(found[1], found[0]), text)
 

@@ -93,13 +93,13 @@ class Plugins:
     async def get(self, name: str) -> Plugin:
         """Return one plugin. Raises `plugin.unknown`."""
         await self.load()
-        return self._known(name)
+        return self._get(name)
 
     async def grant(self, name: str, digest: str, *, by: str) -> Plugin:
         """Grant a plugin as shown; `digest` is that of the manifest. Raises `plugin.changed`, `plugin.manifest`."""
         manifest = (await self.get(name)).manifest
         if manifest is None:
-            problem = self._known(name).problems[0]
+            problem = self._get(name).problems[0]
             raise ConfigError(problem.code, problem.message, problem.hint)
         if manifest.digest != digest:
             raise Conflict("plugin.changed", f"{name} changed after you reviewed it.")
@@ -109,7 +109,7 @@ class Plugins:
             await save_grant(self._store, grant)
             self._forget_failure(name)
             await self._load()
-        return self._known(name)
+        return self._get(name)
 
     async def revoke(self, name: str) -> Plugin | None:
         """Revoke a grant, even of a plugin that is no longer installed; its tools are removed at once."""
@@ -126,7 +126,7 @@ class Plugins:
                 raise _not_granted(name)
             self._forget_failure(name)
             await self._load()
-        return self._known(name)
+        return self._get(name)
 
     async def aclose(self) -> None:
         """Close every source."""
@@ -134,7 +134,7 @@ class Plugins:
             for source in loaded.sources:
                 await source.aclose()
 
-    def _known(self, name: str) -> Plugin:
+    def _get(self, name: str) -> Plugin:
         plugin = self._plugins.get(name)
         if plugin is None:
             raise NotFound("plugin.unknown", f"Plugin {name!r} not found.")
@@ -157,7 +157,7 @@ class Plugins:
                 fresh[name] = await self._open(one, is_free)
                 claimed |= {source.name for source in fresh[name].sources}
         self._loaded |= fresh
-        self._plugins = {one.name: self._shown(one, grants.get(one.name)) for one in found}
+        self._plugins = {one.name: self._describe(one, grants.get(one.name)) for one in found}
         problems = [problem for plugin in self._plugins.values() for problem in plugin.problems]
         new = [source for loaded in fresh.values() for source in loaded.sources]
         self._exchange([source.name for source in removed], new, problems, "plugins")
@@ -192,21 +192,21 @@ class Plugins:
                 servers = await anyio.to_thread.run_sync(import_all, abandon_on_cancel=True)
             return _Loaded(manifest, tuple(self._source(server, is_free) for server in servers))
         except TimeoutError:
-            return self._failed(one, manifest, f"it was not loaded within {LOAD_SECONDS:g} s")
+            return self._load_failure(one, manifest, f"it was not loaded within {LOAD_SECONDS:g} s")
         except (Exception, SystemExit) as error:  # boundary: plugins are foreign code
             logger.warning("Plugin %s could not be loaded", one.name, exc_info=error)
-            return self._failed(one, manifest, explain(error)[:_LONGEST])
+            return self._load_failure(one, manifest, explain(error)[:_LONGEST])
 
     def _source(self, server: ToolServer, is_free: Callable[[str], bool]) -> PythonSource:
         if not is_free(server.name):
             raise Conflict("tool.server_exists", f"A server named {server.name!r} is already registered.")
         return PythonSource(server, services=self._services)
 
-    def _failed(self, one: FoundPlugin, manifest: Manifest, why: str) -> _Loaded:
+    def _load_failure(self, one: FoundPlugin, manifest: Manifest, why: str) -> _Loaded:
         message = carriable(f"Plugin {one.name} could not be loaded: {why}")
         return _Loaded(manifest, problem=Problem("plugin.failed", message))
 
-    def _shown(self, one: FoundPlugin, grant: PluginGrant | None) -> Plugin:
+    def _describe(self, one: FoundPlugin, grant: PluginGrant | None) -> Plugin:
         state, loaded = _state_of(one, grant), self._loaded.get(one.name)
         manifest = one.manifest if isinstance(one.manifest, Manifest) else None
         plugin = Plugin(one.name, one.package, state, one.servers, manifest, grant)

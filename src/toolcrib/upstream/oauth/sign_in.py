@@ -261,9 +261,9 @@ async def _registration(
     In this order: the client in the definition, the client metadata document, an earlier registration, a new one.
     """
     issuer = found.issuer
-    given = await _given(tokens, target, issuer)
+    given = await _own_registration(tokens, target, issuer)
     if given is not None or (target.client_document and issuer.reads_client_documents):
-        address = await _bound(stack, target.callback_port)
+        address = await _bind(stack, target.callback_port)
         known = given or Registration(issuer.name, target.client_document or "")
         return address, replace(known, redirect_uri=address.uri)
     stored = await tokens.registration(issuer.name)
@@ -273,20 +273,20 @@ async def _registration(
             return await stack.enter_async_context(return_address(port)), stored
         except OSError:
             pass  # the port is taken, and another one requires a new registration
-    address = await _bound(stack, target.callback_port)
+    address = await _bind(stack, target.callback_port)
     known = await register(client, issuer, address.uri, asked)
     await tokens.keep_registration(known)
     return address, known
 
 
-async def _bound(stack: AsyncExitStack, port: int) -> ReturnAddress:
+async def _bind(stack: AsyncExitStack, port: int) -> ReturnAddress:
     try:
         return await stack.enter_async_context(return_address(port))
     except OSError as error:
         raise failed(f"port {port} for the redirect cannot be used: {error.strerror or error}.") from error
 
 
-async def _given(tokens: CredentialStore, target: Target, issuer: Issuer) -> Registration | None:
+async def _own_registration(tokens: CredentialStore, target: Target, issuer: Issuer) -> Registration | None:
     """Return the definition's own client. Its secret is bound to the first issuer and never sent to another one."""
     client_id, secret = target.auth.client_id, target.auth.client_secret
     if not client_id:

@@ -81,7 +81,7 @@ class Bearer:
     async def reload(self) -> None:
         """Reload the stored credential after a sign-in or sign-out."""
         async with self._lock:
-            self._adopt(await self._stored())
+            self._adopt(await self._load())
             self._loaded, self._unproved, self._quiet_until, self._quiet = True, None, 0.0, _QUIET
             self.problem, self.demand = None, NO_DEMAND
 
@@ -119,7 +119,7 @@ class Bearer:
         if status == 401:
             if challenge != Challenge():
                 self.demand = replace(self.demand, challenge=challenge)
-            renewed = await self._renewed(token)
+            renewed = await self._renew(token)
             return renewed.access_token if renewed is not None else None
         held = self._held
         if status != 403 or token is None or held is None or challenge.error != "insufficient_scope":
@@ -141,16 +141,16 @@ class Bearer:
         if not self._loaded:
             async with self._lock:
                 if not self._loaded:
-                    self._adopt(await self._stored())
+                    self._adopt(await self._load())
                     self._loaded = True
         held = self._held
         if held is None:
             return None
         if not self._is_stale(held):
             return held.credential
-        return await self._renewed(held.token) or held.credential
+        return await self._renew(held.token) or held.credential
 
-    async def _renewed(self, spent: str | None) -> OAuthCredential | None:
+    async def _renew(self, spent: str | None) -> OAuthCredential | None:
         """Return a credential with another token than `spent`, or None after setting `problem`."""
         async with self._lock:
             held = self._held
@@ -165,7 +165,7 @@ class Bearer:
 
     async def _renew_alone(self, spent: str | None) -> OAuthCredential | None:
         async with self._tokens.renewing(self._server, LOCK_SECONDS) as is_mine:
-            stored = await self._stored()
+            stored = await self._load()
             changed = stored is not None and stored.access_token != spent
             held = self._adopt(stored)
             if held is not None and changed and not self._is_stale(held):
@@ -213,7 +213,7 @@ class Bearer:
     ) -> OAuthCredential | None:
         """Return a credential with more scopes if there is one, else record the requirement, a few times at most."""
         async with self._lock:
-            stored = await self._stored()
+            stored = await self._load()
             if stored is not None and stored.access_token != token:
                 self._adopt(stored)
                 return stored
@@ -231,7 +231,7 @@ class Bearer:
             self.problem = required(self._shown, wanted)
         return None
 
-    async def _stored(self) -> OAuthCredential | None:
+    async def _load(self) -> OAuthCredential | None:
         return await self._tokens.credential(self._server, self._url.text)
 
     def _adopt(self, credential: OAuthCredential | None) -> _Held | None:

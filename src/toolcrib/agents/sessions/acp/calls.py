@@ -79,7 +79,7 @@ class AcpCalls:
             return CallResult.error(f"{ref} {why}.")
         result = CallResult.error("The call was cancelled.")
         async with self._cancellable():
-            call = await self._announced(offered, arguments)
+            call = await self._find_call(offered, arguments)
             made = await self._host.call(offered, arguments, call.id, progress)
             result = made.result if made.result.is_final else _UNANSWERABLE
             call.outcome = AcpOutcome(made.duration_ms, result)
@@ -87,7 +87,7 @@ class AcpCalls:
             result = made.for_model if made.result.is_final else _UNANSWERABLE
         return result
 
-    async def _announced(self, offered: Offered, arguments: JsonObject) -> AcpCall:
+    async def _find_call(self, offered: Offered, arguments: JsonObject) -> AcpCall:
         """Return the announced call that matches, else a new one."""
         call = self._mapper.announced(offered, arguments, exactly=True)
         with anyio.move_on_after(TIMEOUT):
@@ -104,17 +104,17 @@ class AcpCalls:
         announced: Json = params.get("toolCall")
         options = [each for each in params["options"] if is_object(each)] if is_array(params.get("options")) else []
         if not is_object(announced) or not self._is_open:
-            return _chosen(options, is_allowed=False)
+            return _permission_answer(options, is_allowed=False)
         self.emit(self._mapper.asked(announced))
         self._tell_news()
         call = self._mapper.call(str(announced.get("toolCallId")))
         if call is None:
-            return _chosen(options, is_allowed=False)
+            return _permission_answer(options, is_allowed=False)
         if call.offered is not None:
-            return _chosen(options, is_allowed=True)
+            return _permission_answer(options, is_allowed=True)
         answer = CANCELLED
         async with self._cancellable():
-            answer = _chosen(options, is_allowed=await self._permit(call, options))
+            answer = _permission_answer(options, is_allowed=await self._permit(call, options))
         return answer
 
     async def _permit(self, call: AcpCall, options: list[JsonObject]) -> bool:
@@ -128,7 +128,7 @@ class AcpCalls:
             return True
         if permit.allowed:
             await self._host.ended(call.id, is_error=True)
-        call.outcome = AcpOutcome(0.0, CallResult.error(_changed(permit) if permit.allowed else permit.reason))
+        call.outcome = AcpOutcome(0.0, CallResult.error(_edit_note(permit) if permit.allowed else permit.reason))
         return False
 
     def cancel(self) -> None:
@@ -166,7 +166,7 @@ class AcpCalls:
 _UNANSWERABLE: Final = CallResult.error("The tool requests input beyond its arguments, which sessions do not support.")
 
 
-def _changed(permit: Permit) -> str:
+def _edit_note(permit: Permit) -> str:
     return _CHANGED.format(dumps(permit.arguments).decode())
 
 
@@ -174,7 +174,7 @@ def _of_kind(options: list[JsonObject], kind: str) -> str | None:
     return next((str(each.get("optionId")) for each in options if each.get("kind") == kind), None)
 
 
-def _chosen(options: list[JsonObject], *, is_allowed: bool) -> JsonObject:
+def _permission_answer(options: list[JsonObject], *, is_allowed: bool) -> JsonObject:
     """Return the answer to a permission request; never one for later calls, which are decided individually."""
     kinds = ("allow_once",) if is_allowed else ("reject_once", "reject_always")
     chosen = next((option for kind in kinds if (option := _of_kind(options, kind)) is not None), None)

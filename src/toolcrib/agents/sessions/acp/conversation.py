@@ -110,7 +110,7 @@ class AcpConversation:
         self._calls.begin()
         prompt, self._prompt = self._prompt, ""
         try:
-            end = await self._answered({"sessionId": self._begun.id, "prompt": list(blocks(prompt, text))})
+            end = await self._run_prompt({"sessionId": self._begun.id, "prompt": list(blocks(prompt, text))})
             self._is_answering = False
         finally:
             self._over.set()
@@ -159,7 +159,7 @@ class AcpConversation:
             await self._cancel()
         await self._calls.settle(_CUT_SHORT)
 
-    async def _answered(self, params: JsonObject) -> TurnEnd:
+    async def _run_prompt(self, params: JsonObject) -> TurnEnd:
         try:
             await self._enter(self._wanted)  # the agent may have left it on its own
             return ending(await self._request("session/prompt", params), self._begun.id, self._meter)
@@ -200,7 +200,7 @@ class AcpConversation:
         """Switch the agent to its own equivalent of this mode, if necessary. Raises `Unavailable`."""
         wanted = asking_mode(self._program, self._begun.choices, mode)
         if wanted is not None and wanted != self._mode:
-            await self._asked("session/set_mode", {"sessionId": self._begun.id, "modeId": wanted})
+            await self._call_agent("session/set_mode", {"sessionId": self._begun.id, "modeId": wanted})
             self._mode = wanted
 
     async def _think_with(self, model: str) -> None:
@@ -214,12 +214,12 @@ class AcpConversation:
             raise NotFound("runner.model", f"The agent {self._program.name} has no model {model!r}.", there)
         if choices.model_option is not None:
             params: JsonObject = {"configId": choices.model_option, "value": model}
-            await self._asked("session/set_config_option", {"sessionId": self._begun.id, **params})
+            await self._call_agent("session/set_config_option", {"sessionId": self._begun.id, **params})
         else:
-            await self._asked("session/set_model", {"sessionId": self._begun.id, "modelId": model})
+            await self._call_agent("session/set_model", {"sessionId": self._begun.id, "modelId": model})
         self._model = model
 
-    async def _asked(self, method: str, params: JsonObject) -> None:
+    async def _call_agent(self, method: str, params: JsonObject) -> None:
         """Send a request other than a prompt. Raises `Unavailable` if it fails."""
         try:
             with anyio.fail_after(REQUEST):

@@ -81,7 +81,7 @@ class ClaudeHooks:
         if name in self._offered:
             return self._allow(tool_use_id, None)
         if name.startswith("mcp__"):
-            return _denied("This tool is not available in this session.")
+            return _denial("This tool is not available in this session.")
         self.on_decided(tool_use_id)
         tool = OWN_NAMES.get(name, name)
         directory: str = given.get("cwd") or self._cwd
@@ -91,15 +91,15 @@ class ClaudeHooks:
             decision = await self._calls.make(tool_use_id, name, arguments, decide, given.get("agent_id"))
         except Exception:  # boundary: internal errors must not reach the model
             logger.exception("Could not decide the call of %s in a session.", name)
-            return _denied("Toolcrib could not decide the call. See its log.")
-        return decision or _denied("The call was cancelled.")
+            return _denial("Toolcrib could not decide the call. See its log.")
+        return decision or _denial("The call was cancelled.")
 
     async def _permit(self, tool: str, arguments: JsonObject, tool_call: str) -> HookJSONOutput:
         permit = await self._host.permit(tool, arguments, tool_call)
         if not permit.allowed:
             shown = permit.instead or Result(CallResult.error(permit.reason), 0.0)
             self._calls.keep(tool_call, ClaudeOutcome(shown.duration_ms, shown.result))
-            return _denied(permit.reason)
+            return _denial(permit.reason)
         self._permitted.add(tool_call)
         if permit.arguments != arguments:
             self._edited[tool_call] = permit.arguments
@@ -111,7 +111,7 @@ class ClaudeHooks:
         questions: list[JsonObject] = [each for each in asked if is_object(each)] if is_array(asked) else []
         answers = await self._host.ask(questions, tool_call)
         if answers is None:
-            return _denied("No answer arrived in time. Continue without it, or state what you need to know.")
+            return _denial("No answer arrived in time. Continue without it, or state what you need to know.")
         return self._allow(tool_call, {**arguments, "answers": dict(answers)})
 
     async def _after(self, data: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
@@ -123,7 +123,7 @@ class ClaudeHooks:
             self._calls.keep(tool_use_id, ClaudeOutcome(float(given.get("duration_ms") or 0.0)))
             await self._host.ended(tool_use_id, is_error=given["hook_event_name"] == "PostToolUseFailure")
         edited = self._edited.pop(tool_use_id or "", None)
-        return {} if edited is None else _told(data["hook_event_name"], edited)
+        return {} if edited is None else _note_for_model(data["hook_event_name"], edited)
 
     def _allow(self, tool_call: str | None, arguments: JsonObject | None) -> HookJSONOutput:
         """Allow the call with exactly these arguments."""
@@ -140,13 +140,13 @@ class ClaudeHooks:
         }
 
 
-def _told(event: str, edited: JsonObject) -> HookJSONOutput:
+def _note_for_model(event: str, edited: JsonObject) -> HookJSONOutput:
     """Return a note for the model on the arguments that ran instead of its own."""
     note = edited_note(dumps(edited).decode())
     return cast(HookJSONOutput, {"hookSpecificOutput": {"hookEventName": event, "additionalContext": note}})
 
 
-def _denied(reason: str) -> HookJSONOutput:
+def _denial(reason: str) -> HookJSONOutput:
     return {
         "hookSpecificOutput": {
             "hookEventName": "PreToolUse",

@@ -74,7 +74,7 @@ def build_options(
     prompt: SystemPromptPreset = {"type": "preset", "preset": "claude_code", "snapshot": False}
     extra: dict[str, str | None] = {}
     if len(brief.prompt.encode()) > LONGEST_ARGUMENT:
-        extra["append-system-prompt-file"] = str(_written(setting.folder, brief.prompt))
+        extra["append-system-prompt-file"] = str(_prompt_file(setting.folder, brief.prompt))
     elif brief.prompt:
         prompt["append"] = brief.prompt
     return ClaudeAgentOptions(
@@ -107,7 +107,7 @@ def build_options(
     )
 
 
-def _written(folder: Path, prompt: str) -> Path:
+def _prompt_file(folder: Path, prompt: str) -> Path:
     """Return the file with a prompt, named by its hash: conversations with the same prompt share it."""
     path = folder / f"prompt-{hashlib.sha256(prompt.encode()).hexdigest()[:32]}.md"
     if not path.exists():

@@ -83,17 +83,17 @@ class ClaudeRuntime:
         calls = ClaudeCalls(host)
         hooks = ClaudeHooks({tool_name(offered) for offered in brief.tools}, host, calls, brief.cwd)
         servers = build_servers(brief.tools, host, calls)
-        return build_options(brief, self._begun(brief), self._setting(brief), servers, hooks)
+        return build_options(brief, self._start_of(brief), self._setting(brief), servers, hooks)
 
     @asynccontextmanager
     async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[Conversation]:
         """Start Claude Code, and end it with the block."""
-        stderr = StderrRing(self._masked, _STDERR_LIMIT)
+        stderr = StderrRing(self._mask, _STDERR_LIMIT)
         offered = {tool_name(each): each for each in brief.tools}
         mapper = ClaudeMapper(offered)
         calls = ClaudeCalls(host, mapper)
         hooks = ClaudeHooks(offered, host, calls, brief.cwd)
-        start = await anyio.to_thread.run_sync(self._begun, brief)
+        start = await anyio.to_thread.run_sync(self._start_of, brief)
         setting = await anyio.to_thread.run_sync(self._setting, brief)
         options = build_options(
             brief,
@@ -119,7 +119,7 @@ class ClaudeRuntime:
                 pump.cancel()
                 await asyncio.wait([pump])
 
-    def _begun(self, brief: Brief) -> Start:
+    def _start_of(self, brief: Brief) -> Start:
         return Start.of(brief, is_kept=brief.resume is not None and has_kept(self._environment, brief.resume))
 
     def _setting(self, brief: Brief) -> ClaudeLaunch:
@@ -127,7 +127,7 @@ class ClaudeRuntime:
         variables = cli_variables({**self._environment, **brief.variables})
         return ClaudeLaunch(wrapper, variables, self._folder)
 
-    def _masked(self, text: str) -> str:
+    def _mask(self, text: str) -> str:
         known = KnownSecrets(value for name, value in self._environment.items() if is_secret_setting(name))
         return mask_text(text, known.mask)
 
@@ -254,7 +254,7 @@ class _Conversation:
             return
         query: Any = self._client._query  # pyright: ignore[reportPrivateUsage]
         with anyio.move_on_after(REQUEST):
-            usage: Json = await self._asked(query._send_control_request({"subtype": "get_usage"}))
+            usage: Json = await self._request_aside(query._send_control_request({"subtype": "get_usage"}))
             session: Json = usage.get("session") if is_object(usage) else None
             if is_object(session):
                 self._meter.start_at(session.get("total_cost_usd"), session.get("model_usage"))
@@ -290,7 +290,7 @@ class _Conversation:
         if not self._is_answering or self._death is not None:
             return
         with anyio.move_on_after(REQUEST) as limit:
-            await self._asked(self._client.interrupt())
+            await self._request_aside(self._client.interrupt())
         if limit.cancelled_caught:
             self._is_given_up = True
             await self._client.disconnect()
@@ -298,17 +298,17 @@ class _Conversation:
     async def set_mode(self, mode: Mode) -> None:
         """Switch to this mode."""
         with anyio.move_on_after(REQUEST):
-            await self._asked(self._client.set_permission_mode(permission_mode(mode)))
+            await self._request_aside(self._client.set_permission_mode(permission_mode(mode)))
 
     async def set_model(self, model: str | None) -> None:
         """Switch to this model."""
         with anyio.move_on_after(REQUEST):
-            await self._asked(self._client.set_model(model))
+            await self._request_aside(self._client.set_model(model))
 
     async def servers(self) -> tuple[ServerHealth, ...]:
         """Return Claude Code's view of the servers."""
         with anyio.move_on_after(REQUEST):
-            status = await self._asked(self._client.get_mcp_status())
+            status = await self._request_aside(self._client.get_mcp_status())
             listed = status["mcpServers"] if status is not None else []
             return tuple(ServerHealth(each["name"], each["status"], len(each.get("tools", ()))) for each in listed)
         return ()
@@ -325,7 +325,7 @@ class _Conversation:
         await self._hooks.settle()
         self._emit(self._mapper.finish(_CUT_SHORT))
 
-    async def _asked(self, request: Awaitable[T]) -> T | None:
+    async def _request_aside(self, request: Awaitable[T]) -> T | None:
         """Return the answer to a request outside a turn; None if it was refused or the process is gone."""
         try:
             return await request

@@ -142,11 +142,11 @@ def compare_runs(left: SessionRun, right: SessionRun) -> RunComparison:
     pairs: list[tuple[RunStep | None, RunStep | None]] = []
     matcher = SequenceMatcher(None, [s.label for s in left.steps], [s.label for s in right.steps], autojunk=False)
     for _, a, b, c, d in matcher.get_opcodes():
-        pairs += _paired(left.steps[a:b], right.steps[c:d])
+        pairs += _pair(left.steps[a:b], right.steps[c:d])
     return RunComparison(left, right, tuple(pairs))
 
 
-def _paired(left: Sequence[RunStep], right: Sequence[RunStep]) -> Iterable[tuple[RunStep | None, RunStep | None]]:
+def _pair(left: Sequence[RunStep], right: Sequence[RunStep]) -> Iterable[tuple[RunStep | None, RunStep | None]]:
     if [step.label for step in left] == [step.label for step in right]:
         return list(zip(left, right, strict=True))
     return [*((step, None) for step in left), *((None, step) for step in right)]

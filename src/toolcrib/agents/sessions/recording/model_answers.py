@@ -54,16 +54,16 @@ def message_of_body(body: bytes) -> JsonObject | None:
 def stream_of_message(message: JsonObject) -> Iterator[bytes]:
     """Yield the encoded events of a message, always in the same pieces."""
     usage = {**message.get("usage", {}), "output_tokens": 1}
-    yield _encoded("message_start", message={**message, "content": [], "stop_reason": None, "usage": usage})
+    yield _encode("message_start", message={**message, "content": [], "stop_reason": None, "usage": usage})
     for index, block in enumerate(message.get("content", ())):
         empty, deltas = _pieces(block)
-        yield _encoded("content_block_start", index=index, content_block=empty)
+        yield _encode("content_block_start", index=index, content_block=empty)
         for delta in deltas:
-            yield _encoded("content_block_delta", index=index, delta=delta)
-        yield _encoded("content_block_stop", index=index)
+            yield _encode("content_block_delta", index=index, delta=delta)
+        yield _encode("content_block_stop", index=index)
     stop = {"stop_reason": message.get("stop_reason"), "stop_sequence": message.get("stop_sequence")}
-    yield _encoded("message_delta", delta=stop, usage=message.get("usage", {}))
-    yield _encoded("message_stop")
+    yield _encode("message_delta", delta=stop, usage=message.get("usage", {}))
+    yield _encode("message_stop")
 
 
 def _events(body: bytes) -> Iterable[JsonObject]:
@@ -108,5 +108,5 @@ def _split(kind: str, field: str, whole: str) -> list[JsonObject]:
     return [{"type": kind, field: whole[at : at + CHUNK]} for at in range(0, len(whole), CHUNK)]
 
 
-def _encoded(kind: str, **fields: Json) -> bytes:
+def _encode(kind: str, **fields: Json) -> bytes:
     return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n".encode()

@@ -104,7 +104,7 @@ class _Endpoint:
             return
         path = path.removeprefix(self._prefix)
         body = await _read(receive)
-        request = _parsed(body)
+        request = _parse_object(body)
         try:
             recorded = self._traffic.answer(request) if path == MESSAGES else None
         except ModelRefusal as refusal:
@@ -133,7 +133,7 @@ class _Endpoint:
                 client.stream(scope["method"], url, headers=headers, content=body) as response,
             ):
                 status = response.status_code
-                await _begin(send, status, _returned(response.headers))
+                await _begin(send, status, _returned_headers(response.headers))
                 has_begun = True
                 async for piece in response.aiter_raw():
                     received += piece
@@ -160,7 +160,7 @@ def _stand_in(path: str, body: bytes) -> JsonObject:
     return {"data": [], "has_more": False}
 
 
-def _parsed(body: bytes) -> JsonObject:
+def _parse_object(body: bytes) -> JsonObject:
     try:
         value: Json = orjson.loads(body) if body else {}
     except orjson.JSONDecodeError:
@@ -177,7 +177,7 @@ async def _read(receive: Receive) -> bytes:
             return bytes(body)
 
 
-def _returned(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+def _returned_headers(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(key.encode(), value.encode()) for key, value in headers.items() if key.lower() not in _NOT_RETURNED]
 
 

@@ -56,7 +56,7 @@ def nearest(wanted: ModelRequestKey, recorded: Iterable[ModelRequestKey]) -> Mod
     """Return the recorded request that has the most in common with this one."""
 
     def likeness(other: ModelRequestKey) -> tuple[int, bool, bool, int]:
-        shared = _shared(wanted.messages, other.messages)
+        shared = _common_prefix(wanted.messages, other.messages)
         same = (wanted.model == other.model, wanted.tools == other.tools)
         return shared, *same, -abs(len(wanted.messages) - len(other.messages))
 
@@ -72,16 +72,16 @@ def difference(wanted: ModelRequestKey, recorded: ModelRequestKey | None, conten
         parts.append(f"model: recorded {recorded.model}, requested {wanted.model}")
     if wanted.tools != recorded.tools:
         parts.append("tools: the schemas differ")
-    at = _shared(wanted.messages, recorded.messages)
+    at = _common_prefix(wanted.messages, recorded.messages)
     if at < max(len(wanted.messages), len(recorded.messages)):
-        before = _shown(recorded.messages[at : at + 1], contents)
-        after = _shown(wanted.messages[at : at + 1], wanted.contents)
+        before = _message_lines(recorded.messages[at : at + 1], contents)
+        after = _message_lines(wanted.messages[at : at + 1], wanted.contents)
         lines = difflib.unified_diff(before, after, f"recorded message {at}", f"requested message {at}", lineterm="")
         parts += list(lines)[:_SHOWN_LINES]
     return "\n".join(parts)[:_SHOWN_CHARACTERS]
 
 
-def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+def _common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
     count = 0
     for a, b in zip(one, other, strict=False):
         if a != b:
@@ -90,7 +90,7 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> int:
     return count
 
 
-def _shown(hashes: Sequence[str], contents: Mapping[str, JsonObject]) -> list[str]:
+def _message_lines(hashes: Sequence[str], contents: Mapping[str, JsonObject]) -> list[str]:
     message = contents.get(hashes[0]) if hashes else None
     return json.dumps(message, indent=2, ensure_ascii=False, sort_keys=True).splitlines() if message else []
 

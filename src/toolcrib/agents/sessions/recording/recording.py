@@ -160,15 +160,15 @@ class RecordingWriter:
 
 def masked_members(value: JsonObject, mask: Mask) -> JsonObject:
     """Return an object with the secrets in its texts masked. Idempotent."""
-    return {key: item if key in _IDENTIFYING else _masked(item, mask) for key, item in value.items()}
+    return {key: item if key in _IDENTIFYING else _mask_json(item, mask) for key, item in value.items()}
 
 
-def _masked(value: Json, mask: Mask) -> Json:
+def _mask_json(value: Json, mask: Mask) -> Json:
     if isinstance(value, str):
         return mask(value)
     if is_object(value):
         return masked_members(value, mask)
-    return [_masked(item, mask) for item in value] if is_array(value) else value
+    return [_mask_json(item, mask) for item in value] if is_array(value) else value
 
 
 DAMAGED: Final = (KeyError, TypeError, ValueError, IndexError, AttributeError)
@@ -280,11 +280,11 @@ def brief_of_json(value: JsonObject) -> Brief:
         model=value["model"],
         own_tools=tuple(map(_text, value["ownTools"])),
         limits=SessionLimits(limits.get("turns"), _number(limits.get("costUsd")), _number(limits.get("seconds"))),
-        tools=tuple(_offered(each) for each in value["tools"]),
+        tools=tuple(_read_offer(each) for each in value["tools"]),
     )
 
 
-def _offered(value: JsonObject) -> Offered:
+def _read_offer(value: JsonObject) -> Offered:
     definition = dict(value["definition"])
     ref = ToolRef.parse(_text(value["ref"]))
     if ref is None:

@@ -179,7 +179,10 @@ class ReplayedHost:
             return await self._host.call(offered, arguments, tool_call, progress)
         recorded = self._take(self._calls, str(offered.tool.ref), arguments)
         if recorded is None:
-            return Result(CallResult.error(self._missed(str(offered.tool.ref), arguments, self._recording.calls)), 0.0)
+            return Result(
+                CallResult.error(self._missing_call_message(str(offered.tool.ref), arguments, self._recording.calls)),
+                0.0,
+            )
         return Result(result_of_json(recorded.result), recorded.duration_ms)
 
     async def permit(self, tool: str, arguments: JsonObject, tool_call: str) -> Permit:
@@ -188,7 +191,7 @@ class ReplayedHost:
             return await self._host.permit(tool, arguments, tool_call)
         recorded = self._take(self._own, tool, arguments)
         if recorded is None:
-            return Permit(False, arguments, self._missed(tool, arguments, self._recording.own_calls))
+            return Permit(False, arguments, self._missing_call_message(tool, arguments, self._recording.own_calls))
         if recorded.refusal is not None:
             return Permit(False, arguments, recorded.refusal)
         if tool in WITHOUT_EFFECT:
@@ -225,7 +228,7 @@ class ReplayedHost:
             return None
         return found.popleft() if len(found) > 1 else found[0]
 
-    def _missed(self, tool: str, arguments: JsonObject, calls: Iterable[RecordedToolCall]) -> str:
+    def _missing_call_message(self, tool: str, arguments: JsonObject, calls: Iterable[RecordedToolCall]) -> str:
         same = [each for each in calls if each.tool == tool]
         wanted = _lines(masked_members(arguments, self._mask))
         close = max(same, key=lambda each: len(set(_lines(each.arguments)) & set(wanted)), default=None)

@@ -84,15 +84,17 @@ class _Reading:
         exporter = f"OTEL_{signal.upper()}_EXPORTER"
         if self._variables.get("OTEL_SDK_DISABLED", "").lower() == "true" or not self._is_on(exporter):
             return None
-        self._choice(*self._named(signal, "PROTOCOL"), ("http/protobuf",))
+        self._choice(*self._variable_of(signal, "PROTOCOL"), ("http/protobuf",))
         own = self._variables.get(f"{_EXPORTER}_{signal.upper()}_ENDPOINT")
         base = self._variables.get(f"{_EXPORTER}_ENDPOINT", _LOCAL)
         variable, milliseconds = _DELAYS[signal]
         return Endpoint(
             url=own or f"{base.rstrip('/')}/v1/{signal}",
-            headers={name.lower(): value for name, value in self.pairs(self._named(signal, "HEADERS")[0]).items()},
-            timeout=self._number(self._named(signal, "TIMEOUT")[0], 10_000) / 1000,
-            gzip=self._choice(*self._named(signal, "COMPRESSION"), ("none", "gzip")) == "gzip",
+            headers={
+                name.lower(): value for name, value in self.pairs(self._variable_of(signal, "HEADERS")[0]).items()
+            },
+            timeout=self._number(self._variable_of(signal, "TIMEOUT")[0], 10_000) / 1000,
+            gzip=self._choice(*self._variable_of(signal, "COMPRESSION"), ("none", "gzip")) == "gzip",
             delay=self._number(variable, milliseconds) / 1000,
         )
 
@@ -119,7 +121,7 @@ class _Reading:
             else:
                 self.problems.append(f"{variable} must be a list of `key=value`.")
 
-    def _named(self, signal: Signal, setting: str) -> tuple[str, str]:
+    def _variable_of(self, signal: Signal, setting: str) -> tuple[str, str]:
         """Return the name and value of the variable for this signal, or else of the one for all signals."""
         own, common = f"{_EXPORTER}_{signal.upper()}_{setting}", f"{_EXPORTER}_{setting}"
         name = own if own in self._variables else common

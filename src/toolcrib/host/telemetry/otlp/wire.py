@@ -41,11 +41,11 @@ def fields(span: Span) -> bytes:
 
 def trace_request(spans: Iterable[bytes], resource: Resource) -> bytes:
     """Return an export request with these encoded spans."""
-    scope = ScopeSpans(scope=SCOPE).SerializeToString() + b"".join(_framed(b"\x12", span) for span in spans)
-    return _framed(b"\x0a", ResourceSpans(resource=resource).SerializeToString() + _framed(b"\x12", scope))
+    scope = ScopeSpans(scope=SCOPE).SerializeToString() + b"".join(_frame(b"\x12", span) for span in spans)
+    return _frame(b"\x0a", ResourceSpans(resource=resource).SerializeToString() + _frame(b"\x12", scope))
 
 
-def _framed(tag: bytes, content: bytes) -> bytes:
+def _frame(tag: bytes, content: bytes) -> bytes:
     """Return a field with a length."""
     return tag + _varint(len(content)) + content
 
