@@ -1,13 +1,13 @@
-"""A person with a home, for all tests of faults."""
+"""Fixtures of the fault tests."""
 
 from pathlib import Path
 
 import pytest
 
-from integration.faults.harness import Bench
+from integration.faults.harness import Machine
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    """A person with a home."""
-    return Bench(tmp_path)
+def machine(tmp_path: Path) -> Machine:
+    """Return a user account with a home for a crib."""
+    return Machine(tmp_path)

@@ -1,9 +1,7 @@
-"""A person with a home and a crib on it, upstream servers that misbehave, and a healthy one beside them."""
+"""A user account with a crib, faulty upstream servers, and a healthy server to compare with."""
 
 import json
-import statistics
 import sys
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,7 +20,7 @@ TESTS = Path(__file__).parents[2]
 
 
 def program(module: str, *words: str, **more: object) -> JsonObject:
-    """One of the small servers, as it stands in a file."""
+    """Return the definition of a test server, as in `mcp.json`."""
     env: JsonObject = {"PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": "1", "API_TOKEN": "hunter2-hunter2"}
     return {"command": sys.executable, "args": ["-S", "-m", f"upstreams.{module}", *words], "env": env, **more}
 
@@ -30,8 +28,8 @@ def program(module: str, *words: str, **more: object) -> JsonObject:
 HEALTHY = program("crafts", "plain")
 
 
-class Bench:
-    """A person with a home."""
+class Machine:
+    """A user account with a home for a crib."""
 
     def __init__(self, folder: Path) -> None:
         self.user = folder / "user"
@@ -40,13 +38,13 @@ class Bench:
         self.environment = Environment({"HOME": str(self.user), "PATH": "/usr/bin:/bin"})
 
     def write(self, **servers: JsonObject) -> None:
-        """Have these servers in our own file."""
+        """Write these servers into the home's `mcp.json`."""
         file = self.settings.home / "mcp.json"
         file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
 
     @asynccontextmanager
     async def crib(self, **servers: JsonObject) -> AsyncGenerator[tuple[Holding, ApiClient]]:
-        """A crib that listens, and its owner; with these servers, if some are given."""
+        """Run a listening crib and yield it with its owner's client; write these servers first, if any."""
         if servers:
             self.write(**servers)
         async with (
@@ -57,7 +55,7 @@ class Bench:
 
 
 async def until_state(client: ApiClient, server: str, *states: str) -> JsonObject:
-    """Wait until a server stands like this: look, then look again at every event."""
+    """Wait until a server is in one of these states; check again after every event."""
     with anyio.fail_after(30):
         async for _ in client.events(0):
             if (found := await client.server(server))["state"] in states:
@@ -66,7 +64,7 @@ async def until_state(client: ApiClient, server: str, *states: str) -> JsonObjec
 
 
 async def until_listed(client: ApiClient, server: str, count: int) -> None:
-    """Wait until all tools of a server are in the list of all tools."""
+    """Wait until this many tools of a server are listed."""
     with anyio.fail_after(30):
         async for _ in client.events(0):
             if sum(tool["server"] == server for tool in await client.tools()) == count:
@@ -74,41 +72,32 @@ async def until_listed(client: ApiClient, server: str, count: int) -> None:
 
 
 async def call(client: ApiClient, tool: str, **arguments: object) -> JsonObject:
-    """Call a tool, `server/tool`, and give the answer."""
+    """Call a tool, given as `server/tool`, and return the result."""
     ref = ToolRef.parse(tool)
     assert ref is not None
     with anyio.fail_after(40):
         return await client.call(ref, arguments)
 
 
-def text_of(answer: JsonObject) -> str:
-    """The text of an answer."""
-    return " ".join(part.get("text", "") for part in answer["content"])
+def text_of(result: JsonObject) -> str:
+    """Return the text of a result."""
+    return " ".join(part.get("text", "") for part in result["content"])
 
 
-async def beside(client: ApiClient, trouble: Callable[[], Awaitable[object]]) -> tuple[float, float]:
-    """Call the healthy server while the trouble goes on; the medians in ms before and during it.
-
-    Every call has to succeed. How long they take is told, not judged: that is for `make bench`.
-    """
+async def with_healthy_calls(client: ApiClient, work: Callable[[], Awaitable[object]]) -> None:
+    """Do the work while another task calls the healthy server; fail if one of those calls fails."""
     await until_listed(client, "healthy", 10)
-    before = [await _timed(client) for _ in range(20)]
-    during: list[float] = []
+    calls = 0
     async with anyio.create_task_group() as tasks:
 
-        async def healthy() -> None:
+        async def call_healthy() -> None:
+            nonlocal calls
             while True:
-                during.append(await _timed(client))
+                result = await call(client, "healthy/echo", text="well")
+                assert result["structuredContent"] == {"text": "well"}, result
+                calls += 1
 
-        tasks.start_soon(healthy)
-        await trouble()
-        await eventually(lambda: len(during) >= 20)
+        tasks.start_soon(call_healthy)
+        await work()
+        await eventually(lambda: calls >= 20)
         tasks.cancel_scope.cancel()
-    return statistics.median(before), statistics.median(during)
-
-
-async def _timed(client: ApiClient) -> float:
-    started = time.perf_counter()
-    answer = await call(client, "healthy/echo", text="well")
-    assert answer["structuredContent"] == {"text": "well"}, answer
-    return (time.perf_counter() - started) * 1000

@@ -1,4 +1,4 @@
-"""The secret of a cluster: values open only for their purpose, and a node with another secret is refused."""
+"""The node secret: sealed values open only for their purpose, and a node with another secret is refused."""
 
 from pathlib import Path
 

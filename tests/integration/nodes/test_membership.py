@@ -31,33 +31,33 @@ async def test_nodes_of_one_database_see_each_other_until_they_leave(postgres_ur
 
 
 async def test_lease_that_was_not_renewed_ends_and_is_replaced_by_a_newer_one(postgres_url: str) -> None:
-    clock, noticed = Clock(), list[str]()
+    clock, changes = Clock(), list[str]()
     async with open_store(postgres_url) as store, Membership(store, "a", clock=clock) as node:
-        node.on_lost(lambda: noticed.append("lost"))
-        node.on_regained(lambda: noticed.append("regained"))
+        node.on_lost(lambda: changes.append("lost"))
+        node.on_regained(lambda: changes.append("regained"))
         clock.now += LEASE_SECONDS - 0.1
         assert not node.lost
         clock.now += 0.1
         assert node.lost
         await node.renew()
-        assert (node.lost, node.epoch, noticed) == (False, 2, ["lost", "regained"])
+        assert (node.lost, node.epoch, changes) == (False, 2, ["lost", "regained"])
 
 
 async def test_lease_that_ended_by_the_clock_of_the_database_cannot_be_renewed(postgres_url: str) -> None:
-    noticed = list[str]()
+    changes = list[str]()
     async with open_store(postgres_url) as store, Membership(store, "a") as node:
-        node.on_lost(lambda: noticed.append("lost"))
+        node.on_lost(lambda: changes.append("lost"))
         run(postgres_url, "UPDATE nodes SET seen_at = seen_at - 11")
         assert [each.state for each in await node.all()] == ["dead"]
         await node.renew()
-        assert (noticed, node.epoch) == (["lost"], 2)
+        assert (changes, node.epoch) == (["lost"], 2)
         assert [each.state for each in await node.all()] == ["alive"]
 
 
-async def test_draining_node_is_told_once_and_stays_draining_with_a_new_lease(postgres_url: str) -> None:
-    noticed = list[str]()
+async def test_draining_callback_runs_once_and_the_node_stays_draining(postgres_url: str) -> None:
+    changes = list[str]()
     async with open_store(postgres_url) as store, Membership(store, "a") as node:
-        node.on_draining(lambda: noticed.append("draining"))
+        node.on_draining(lambda: changes.append("draining"))
         assert (await node.drain("a")).state == "draining"
         with pytest.raises(NotFound, match="unknown"):
             await node.drain("unknown")
@@ -65,7 +65,7 @@ async def test_draining_node_is_told_once_and_stays_draining_with_a_new_lease(po
         run(postgres_url, "UPDATE nodes SET seen_at = seen_at - 11")
         await node.renew()
         assert [each.state for each in await node.all()] == ["draining"]
-    assert noticed == ["draining"]
+    assert changes == ["draining"]
 
 
 async def test_crib_on_sqlite_is_the_only_node_and_its_lease_does_not_end(sqlite_url: str) -> None:

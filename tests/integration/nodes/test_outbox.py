@@ -1,4 +1,4 @@
-"""The outbox: one numbering of the events of all nodes, without gap or repeat, whatever fails in between."""
+"""The outbox: all nodes number events alike, without gap or repeat, whatever fails in between."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def node(url: str, name: str, *, capacity: int = 10_000) -> AsyncGenerator[Feed]:
-    """The feed of a node."""
+    """Run the feed of a node."""
     feed = Feed(capacity=capacity)
     async with open_store(url) as store, Signals(store, name) as signals, Outbox(store, feed, signals, name):
         yield feed
 
 
 async def take(feed: Feed, count: int, after: int | None = None) -> list[Event]:
-    """The next events."""
+    """Return the next events."""
     seen: list[Event] = []
     with anyio.fail_after(stretched(30)):
         async for event in feed.follow(await feed.reach(after)):
@@ -43,8 +43,8 @@ async def test_all_nodes_follow_the_same_events_under_the_same_numbers(postgres_
     async with node(postgres_url, "a") as a, node(postgres_url, "b") as b:
         start = a.last
         assert b.last == start
-        heard: list[str] = []
-        b.listen(lambda event: heard.append(event.data["from"]), "remote")
+        received_from: list[str] = []
+        b.listen(lambda event: received_from.append(event.data["from"]), "remote")
         for number in range(20):
             a.publish("notice", {"from": "a", "number": number})
             b.publish("notice", {"from": "b", "number": number})
@@ -53,7 +53,7 @@ async def test_all_nodes_follow_the_same_events_under_the_same_numbers(postgres_
         assert [event.seq for event in on_a] == list(range(start + 1, start + 41))
         for name in "ab":
             assert [event.data["number"] for event in on_a if event.data["from"] == name] == list(range(20))
-        assert heard == ["a"] * 20
+        assert received_from == ["a"] * 20
 
 
 async def test_follower_resumes_on_another_node_which_is_behind_or_started_later(postgres_url: str) -> None:
@@ -66,7 +66,7 @@ async def test_follower_resumes_on_another_node_which_is_behind_or_started_later
             assert [event.data["number"] for event in await take(b, 2, seen[-1].seq)] == [3, 4]
             a.publish("notice", {"number": 5})
             newest = (await take(a, 6, start))[-1].seq
-            assert await b.reach(newest) == newest  # b had not read it yet
+            assert await b.reach(newest) == newest  # b has not read it yet
             assert [event.data["number"] for event in await take(b, 6, 0)] == list(range(6))
             with pytest.raises(NotFound, match="no longer kept"):
                 await b.reach(newest + 1)
@@ -94,7 +94,7 @@ async def test_approval_resolved_on_two_nodes_is_one_event(postgres_url: str) ->
         assert sorted(kinds) == ["approval_resolved", "notice", "notice"]
 
 
-async def test_events_published_while_the_database_is_away_arrive_once(postgres: Server, postgres_url: str) -> None:
+async def test_events_published_during_a_database_outage_arrive_once(postgres: Server, postgres_url: str) -> None:
     async with node(postgres_url, "a") as a, node(postgres_url, "b") as b:
         start = a.last
         a.publish("notice", {"number": 0})

@@ -1,4 +1,4 @@
-"""Tool names across nodes: one name per tool and one tool per name, whoever stores it first."""
+"""Tool names across nodes: one name per tool and one tool per name, whichever node stores it first."""
 
 import anyio
 import pytest
@@ -29,7 +29,7 @@ async def test_nodes_that_name_tools_at_once_agree_on_every_name(postgres_url: s
     assert len(stored.refs["endpoint"]) == 4
 
 
-async def test_names_that_another_node_reserved_leave_no_error_in_the_log_of_the_server(
+async def test_names_reserved_by_another_node_leave_no_error_in_the_database_log(
     postgres: Server, postgres_url: str
 ) -> None:
     before = len(postgres.log.read_bytes())

@@ -15,12 +15,12 @@ TOPICS = 300
 
 async def test_many_topics_share_few_notifications_and_all_arrive(postgres_url: str) -> None:
     received: set[str] = set()
-    news = anyio.Event()
+    arrived = anyio.Event()
 
     def receive(topic: str) -> None:
         received.add(topic)
         if topic == "ready" or len(received) > TOPICS:
-            news.set()
+            arrived.set()
 
     async with (
         open_store(postgres_url) as store,
@@ -31,11 +31,11 @@ async def test_many_topics_share_few_notifications_and_all_arrive(postgres_url: 
     ):
         listening.listen(receive)
         with anyio.fail_after(30):
-            while not news.is_set():  # the other node listens from some moment on
+            while not arrived.is_set():  # the other node may not listen yet
                 sending.send("ready")
                 with anyio.move_on_after(SPACING_SECONDS):
-                    await news.wait()
-            news = anyio.Event()
+                    await arrived.wait()
+            arrived = anyio.Event()
             query = "SELECT 'toolcrib_' || md5(current_database() || '.' || current_schema())"
             [channel] = await (await watcher.execute(query)).fetchone() or ("",)
             await watcher.execute(f"LISTEN {channel}".encode())
@@ -43,7 +43,7 @@ async def test_many_topics_share_few_notifications_and_all_arrive(postgres_url: 
             for number in range(TOPICS):
                 sending.send(f"topic {number}")
                 await anyio.lowlevel.checkpoint()
-            await news.wait()
+            await arrived.wait()
         seconds = anyio.current_time() - started
         sent = len([each async for each in watcher.notifies(timeout=0.1)])
     assert 1 <= sent <= seconds / SPACING_SECONDS + 2

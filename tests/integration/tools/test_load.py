@@ -1,4 +1,4 @@
-"""A folder of modules: every good one is a server, every bad one is a problem with its place, nothing hangs."""
+"""Loading a tools folder: each valid module becomes a server, each invalid one a problem with its location."""
 
 import os
 import shutil
@@ -27,9 +27,9 @@ def forecast(city: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "tools"
-    made.mkdir(mode=0o700)
-    return made
+    path = tmp_path / "tools"
+    path.mkdir(mode=0o700)
+    return path
 
 
 def write(path: Path, text: str) -> Path:
@@ -56,7 +56,7 @@ def module_names() -> set[str]:
     return {name for name in sys.modules if name.startswith("toolcrib_tools_")}
 
 
-def test_a_file_is_a_server_named_by_its_stem(folder: Path) -> None:
+def test_module_is_a_server_named_after_its_stem(folder: Path) -> None:
     file = write(folder / "weather.py", GOOD)
     loaded = load_folder(folder)
     (server,) = loaded.servers
@@ -69,7 +69,7 @@ def test_a_file_is_a_server_named_by_its_stem(folder: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_package_is_a_server_with_its_own_submodules_and_providers(folder: Path) -> None:
+async def test_package_is_a_server_with_its_submodules_and_providers(folder: Path) -> None:
     package = folder / "city"
     write(
         package / "__init__.py",
@@ -90,12 +90,12 @@ async def test_a_package_is_a_server_with_its_own_submodules_and_providers(folde
     assert await call(loaded, "look") == CallResult.text("Ulm")
 
 
-def test_a_missing_or_empty_folder_is_no_problem(folder: Path) -> None:
+def test_missing_or_empty_folder_loads_without_problems(folder: Path) -> None:
     assert load_folder(folder) == LoadedFolder()
     assert load_folder(folder / "missing") == LoadedFolder()
 
 
-def test_what_is_not_meant_as_a_module_is_passed_over(folder: Path) -> None:
+def test_files_that_are_not_modules_are_skipped(folder: Path) -> None:
     for name in ("_helper.py", ".hidden.py", "notes.txt", "data.json"):
         write(folder / name, "raise SystemExit")
     write(folder / "data" / "x.py", "raise SystemExit")
@@ -104,7 +104,7 @@ def test_what_is_not_meant_as_a_module_is_passed_over(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "expected"),
     [
         ("x = 1\nraise ValueError('broken')\n", 2, "ValueError: broken"),
         ("x = 1\n\ndef f(:\n", 3, "SyntaxError"),
@@ -124,22 +124,20 @@ def test_what_is_not_meant_as_a_module_is_passed_over(folder: Path) -> None:
         ("x = " + "(" * 1000 + ")" * 1000, 1, "SyntaxError"),
     ],
 )
-def test_a_broken_module_is_one_problem_and_the_rest_works(
-    folder: Path, text: str, line: int | None, said: str
-) -> None:
+def test_broken_module_is_one_problem_and_others_load(folder: Path, text: str, line: int | None, expected: str) -> None:
     before = module_names()
     broken = write(folder / "broken.py", text)
     write(folder / "weather.py", GOOD)
     loaded = load_folder(folder)
     problem = only_problem(loaded)
     assert problem.message.startswith("`broken.py` could not be loaded: ")
-    assert said in problem.message
+    assert expected in problem.message
     assert (problem.file, problem.line) == (str(broken), line)
     assert [server.name for server in loaded.servers] == ["weather"]
     assert not [name for name in module_names() - before if "broken" in name]
 
 
-def test_a_problem_inside_a_package_names_the_file_it_is_in(folder: Path) -> None:
+def test_problem_inside_a_package_names_its_file_and_line(folder: Path) -> None:
     before = module_names()
     write(folder / "city" / "__init__.py", "from . import parts\n")
     parts = write(folder / "city" / "parts.py", "x = 1\nraise ValueError('deep')\n")
@@ -148,23 +146,23 @@ def test_a_problem_inside_a_package_names_the_file_it_is_in(folder: Path) -> Non
     assert module_names() == before
 
 
-def test_a_missing_module_says_what_to_install(folder: Path) -> None:
+def test_missing_import_is_named_in_the_hint(folder: Path) -> None:
     write(folder / "broken.py", "import no_such_module_at_all\n")
     assert "no_such_module_at_all" in (only_problem(load_folder(folder)).hint or "")
 
 
 @pytest.mark.parametrize("name", ["my tools.py", "größe.py", "a+b.py"])
-def test_a_name_that_cannot_be_a_servers_is_a_problem_and_nothing_runs(folder: Path, name: str) -> None:
+def test_module_with_an_invalid_server_name_is_not_imported(folder: Path, name: str) -> None:
     write(folder / name, "raise SystemExit('ran')")
     assert "cannot be the name of a server" in only_problem(load_folder(folder)).message
 
 
-def test_a_name_with_dots_and_dashes_is_a_server(folder: Path) -> None:
+def test_module_name_may_contain_dots_and_dashes(folder: Path) -> None:
     write(folder / "my-weather.v2.py", GOOD)
     assert [server.name for server in load_folder(folder).servers] == ["my-weather.v2"]
 
 
-def test_a_module_and_a_package_of_one_name_are_a_problem(folder: Path) -> None:
+def test_module_and_package_of_the_same_name_are_a_problem(folder: Path) -> None:
     write(folder / "weather.py", GOOD)
     write(folder / "weather" / "__init__.py", GOOD)
     loaded = load_folder(folder)
@@ -172,7 +170,7 @@ def test_a_module_and_a_package_of_one_name_are_a_problem(folder: Path) -> None:
     assert len(loaded.servers) == 1
 
 
-def test_only_a_modules_own_tools_count_unless_it_lists_others(folder: Path) -> None:
+def test_imported_tools_count_only_when_the_module_lists_them(folder: Path) -> None:
     write(folder / "a.py", "from toolcrib.builtin.toolcrib.server import ping\n" + GOOD + "alias = forecast\n")
     write(folder / "b.py", "from toolcrib.builtin.toolcrib.server import ping\ntools = [ping]\n")
     write(folder / "c.py", GOOD.replace("def forecast", "def tools"))
@@ -182,7 +180,7 @@ def test_only_a_modules_own_tools_count_unless_it_lists_others(folder: Path) -> 
 
 
 @pytest.mark.anyio
-async def test_loading_again_reads_the_files_again(folder: Path) -> None:
+async def test_second_load_reads_changed_submodules(folder: Path) -> None:
     text = "from .part import word\nfrom toolcrib.tools import tool\n@tool\ndef say() -> str:\n    return word + '{}'\n"
     write(folder / "voice" / "part.py", "word = 'one '\n")
     write(folder / "voice" / "__init__.py", text.format("a"))
@@ -194,9 +192,7 @@ async def test_loading_again_reads_the_files_again(folder: Path) -> None:
     assert await call(again, "say") == CallResult.text("second b")
 
 
-def test_an_edit_within_the_same_second_and_of_the_same_size_counts(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_edit_with_the_same_time_and_size_is_loaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     text = "from toolcrib.tools import tool\n@tool\ndef say() -> str:\n    return '{}'\n"
     for word in ("a", "b", "c"):
@@ -205,7 +201,7 @@ def test_an_edit_within_the_same_second_and_of_the_same_size_counts(
     assert [path.name for path in folder.iterdir()] == ["voice.py"]
 
 
-def test_definitions_stay_the_same_when_loaded_again(folder: Path) -> None:
+def test_definition_hash_is_stable_across_loads(folder: Path) -> None:
     clash = (
         "from pydantic import BaseModel\nfrom toolcrib.tools import tool\n"
         "class A:\n    class Place(BaseModel):\n        x: int\n"
@@ -217,7 +213,7 @@ def test_definitions_stay_the_same_when_loaded_again(folder: Path) -> None:
     assert hashes[0] == hashes[1]
 
 
-def test_what_a_module_prints_while_loading_does_not_reach_stdout(
+def test_output_of_a_module_while_loading_does_not_reach_stdout(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(folder / "loud.py", "print('hello')\n" + GOOD)
@@ -225,14 +221,14 @@ def test_what_a_module_prints_while_loading_does_not_reach_stdout(
     assert capsys.readouterr().out == ""
 
 
-def test_bytes_that_are_no_text_are_a_problem(folder: Path) -> None:
+def test_undecodable_modules_are_problems(folder: Path) -> None:
     (folder / "bytes.py").write_bytes(b"x = '\xff\xfe'\n")
     (folder / "nulls.py").write_bytes(b"x = 1\x00\n")
     loaded = load_folder(folder)
     assert [Path(problem.file or "").name for problem in loaded.problems] == ["bytes.py", "nulls.py"]
 
 
-def test_things_that_only_look_like_modules_are_problems_and_nothing_hangs(folder: Path) -> None:
+def test_special_files_broken_links_and_huge_files_are_problems(folder: Path) -> None:
     (folder / "folder.py").mkdir()
     os.mkfifo(folder / "pipe.py", 0o600)
     (folder / "loop.py").symlink_to("loop.py")
@@ -247,32 +243,32 @@ def test_things_that_only_look_like_modules_are_problems_and_nothing_hangs(folde
     assert all(problem.hint for problem in loaded.problems)
 
 
-def test_a_file_name_that_is_no_text_is_a_problem_that_can_be_shown(folder: Path) -> None:
+def test_undecodable_file_name_is_a_problem_that_can_be_serialized(folder: Path) -> None:
     try:
         Path(os.fsdecode(os.fsencode(folder) + b"/\xff.py")).touch()
     except OSError:
-        pytest.skip("this file system takes only text")
+        pytest.skip("This file system accepts only valid Unicode names.")
     assert canonical(only_problem(load_folder(folder)).to_json())
 
 
-def test_a_file_in_place_of_the_folder_is_a_problem(folder: Path) -> None:
+def test_file_in_place_of_the_folder_is_a_problem(folder: Path) -> None:
     assert only_problem(load_folder(write(folder / "x", ""))).file == str(folder / "x")
 
 
-def test_a_symlink_to_a_module_elsewhere_works(folder: Path, tmp_path: Path) -> None:
+def test_symlink_to_a_module_is_loaded(folder: Path, tmp_path: Path) -> None:
     (folder / "weather.py").symlink_to(write(tmp_path / "elsewhere" / "source.py", GOOD))
     assert [server.name for server in load_folder(folder).servers] == ["weather"]
 
 
 @pytest.mark.parametrize("open_to_others", ["file", "folder", "submodule", "target"])
-def test_what_others_may_write_to_is_refused_before_it_runs(folder: Path, tmp_path: Path, open_to_others: str) -> None:
-    trap = "raise SystemExit('ran')"
+def test_module_writable_by_others_is_refused_before_it_runs(folder: Path, tmp_path: Path, open_to_others: str) -> None:
+    script = "raise SystemExit('ran')"
     package = folder / "city"
     places = {
-        "file": write(folder / "weather.py", trap),
+        "file": write(folder / "weather.py", script),
         "folder": folder,
-        "submodule": write(package / "__init__.py", trap).with_name("parts.py"),
-        "target": write(tmp_path / "elsewhere" / "source.py", trap),
+        "submodule": write(package / "__init__.py", script).with_name("parts.py"),
+        "target": write(tmp_path / "elsewhere" / "source.py", script),
     }
     write(places["submodule"], "")
     (folder / "link.py").symlink_to(places["target"])
@@ -284,9 +280,9 @@ def test_what_others_may_write_to_is_refused_before_it_runs(folder: Path, tmp_pa
     assert all("chmod" in (problem.hint or "") for problem in refused)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_a_file_of_another_user_or_group_is_refused(folder: Path) -> None:
-    os.chown(write(folder / "theirs.py", GOOD), 12345, -1)
+@pytest.mark.skipif(os.geteuid() != 0, reason="Only root can change the owner of a file.")
+def test_file_of_another_user_or_group_is_refused(folder: Path) -> None:
+    os.chown(write(folder / "owned_by_other.py", GOOD), 12345, -1)
     grouped = write(folder / "grouped.py", GOOD)
     os.chown(grouped, -1, 12345)
     grouped.chmod(0o660)
@@ -296,15 +292,15 @@ def test_a_file_of_another_user_or_group_is_refused(folder: Path) -> None:
     assert "belongs to another user" in messages[1]
 
 
-def test_a_file_writable_for_the_users_own_group_works(folder: Path) -> None:
+def test_file_writable_by_the_users_own_group_is_loaded(folder: Path) -> None:
     file = write(folder / "weather.py", GOOD)
     if file.group() != file.owner():
-        pytest.skip("this user has no group of their own")
+        pytest.skip("This user has no private group.")
     file.chmod(0o660)
     assert load_folder(folder).problems == ()
 
 
-def test_a_module_that_is_as_it_was_is_kept_and_a_changed_one_loaded_anew(folder: Path) -> None:
+def test_reload_keeps_unchanged_servers_and_replaces_changed_ones(folder: Path) -> None:
     write(folder / "kept.py", GOOD)
     write(folder / "changed.py", GOOD)
     before = load_folder(folder)
@@ -315,23 +311,23 @@ def test_a_module_that_is_as_it_was_is_kept_and_a_changed_one_loaded_anew(folder
     assert changed is not before.servers[0]
 
 
-@pytest.mark.parametrize("mended", ["mode", "name", "dependency"])
-def test_a_problem_whose_reason_lies_outside_the_module_goes_away_with_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, mended: str
+@pytest.mark.parametrize("fixed", ["mode", "name", "dependency"])
+def test_reload_clears_a_problem_whose_external_cause_is_gone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, fixed: str
 ) -> None:
     file = write(folder / "weather.py", GOOD)
     write(folder / "rival.py", GOOD)
-    if mended == "mode":
+    if fixed == "mode":
         file.chmod(0o606)
-    elif mended == "name":
+    elif fixed == "name":
         write(folder / "rival" / "__init__.py", GOOD)
     else:
         write(file, "import toolcrib_tools_late_arrival\n" + GOOD)
     before = load_folder(folder)
     assert len(before.problems) == 1
-    if mended == "mode":
+    if fixed == "mode":
         file.chmod(0o600)
-    elif mended == "name":
+    elif fixed == "name":
         shutil.rmtree(folder / "rival")
     else:
         monkeypatch.setitem(sys.modules, "toolcrib_tools_late_arrival", sys)

@@ -1,4 +1,4 @@
-"""A source that is swapped out: calls under way end first, then what providers opened is closed."""
+"""Retiring a source: calls in flight complete first, then what its providers opened is closed."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Gatekeeper:
-    """Lets a call go on when told to, and knows whether it was closed."""
+    """Lets a call continue on request, and records whether it was closed."""
 
     def __init__(self) -> None:
         self.go_on = anyio.Event()
@@ -24,7 +24,7 @@ class Gatekeeper:
 
 @tool
 async def pass_through(*, keeper: Annotated[Gatekeeper, Inject]) -> bool:
-    """Wait, then say whether the provider was still open."""
+    """Wait, then return whether the provider was still open."""
     keeper.entered.set()
     await keeper.go_on.wait()
     return not keeper.closed
@@ -38,7 +38,7 @@ def source_with(keeper: Gatekeeper) -> PythonSource:
     return PythonSource(ToolServer("gate", tools=[pass_through], providers={Gatekeeper: open_keeper}))
 
 
-async def test_a_retired_source_lets_its_calls_end_before_it_closes() -> None:
+async def test_retired_source_closes_after_its_calls_complete() -> None:
     keeper = Gatekeeper()
     source = source_with(keeper)
     results: list[object] = []
@@ -58,7 +58,7 @@ async def test_a_retired_source_lets_its_calls_end_before_it_closes() -> None:
     assert (results, keeper.closed) == ([{"result": True}], True)
 
 
-async def test_a_retired_source_does_not_wait_for_ever() -> None:
+async def test_retired_source_closes_after_its_timeout() -> None:
     keeper = Gatekeeper()
     source = source_with(keeper)
 

@@ -1,4 +1,4 @@
-"""Packages with tools, installed into a folder of a test as an installer would: from a wheel, or written by hand."""
+"""Packages with tools, installed into a folder: from a wheel, or written by hand."""
 
 import os
 import shutil
@@ -20,19 +20,19 @@ Path(__file__).with_name("imported").touch()
 
 @tool(read_only=True)
 def greet(name: str) -> str:
-    """Greet somebody."""
+    """Greet a person."""
     return f"Hello, {name}."
 
 
 @tool(timeout=5)
-def patient() -> str:
-    """Has a time-out of its own."""
+def slow() -> str:
+    """Have an own timeout."""
     return "done"
 '''
 
 
 def install_example(place: Path) -> Path:
-    """Build the example's wheel and unpack it; gives the folder to put on the path."""
+    """Build the wheel of the example, unpack it, and return the folder to put on the path."""
     source, wheels, target = place / "source", place / "wheels", place / "target"
     shutil.copytree(EXAMPLE, source)
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels)]
@@ -53,13 +53,13 @@ def install(
     tools: str = TOOLS,
     entry: str | None = None,
 ) -> Path:
-    """A package `demo_<name>` with the server `<name>`; gives its folder."""
+    """Write a package `demo_<name>` with the server `<name>` and return its folder."""
     package = target / f"demo_{name}"
     package.mkdir(parents=True, exist_ok=True)
     (package / "__init__.py").write_text("", encoding="utf-8")
     (package / "tools.py").write_text(tools, encoding="utf-8")
-    said = f'name = "{name}"\nversion = "{version}"\ndescription = "Says hello."\ncapabilities = ["network"]\n'
-    (package / "toolcrib-plugin.toml").write_text(said if manifest is None else manifest, encoding="utf-8")
+    default = f'name = "{name}"\nversion = "{version}"\ndescription = "Says hello."\ncapabilities = ["network"]\n'
+    (package / "toolcrib-plugin.toml").write_text(default if manifest is None else manifest, encoding="utf-8")
     for old in target.glob(f"demo_{name}-*.dist-info"):
         shutil.rmtree(old)
     info = target / f"demo_{name}-{version}.dist-info"

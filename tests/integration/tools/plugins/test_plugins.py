@@ -1,4 +1,4 @@
-"""Plugins as installed packages: shown without being run, loaded once granted, gone when that is taken back."""
+"""Plugins as installed packages: listed without being imported, loaded when granted, removed when revoked."""
 
 import sys
 from collections.abc import AsyncGenerator, Iterator
@@ -21,7 +21,7 @@ GREET = ToolRef("hello", "greet")
 
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder on the path, to install into; what was imported from it is forgotten."""
+    """Yield an installation folder on the path, and drop the modules imported from it afterwards."""
     folder = tmp_path / "target"
     folder.mkdir()
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
@@ -38,13 +38,13 @@ async def crib(tmp_path: Path, target: Path) -> AsyncGenerator[Crib]:
         yield crib
 
 
-async def granted(crib: Crib, name: str = "hello") -> Plugin:
+async def grant(crib: Crib, name: str = "hello") -> Plugin:
     plugin = await crib.plugins.get(name)
     assert plugin.manifest is not None
     return await crib.plugins.grant(name, plugin.manifest.digest, by="owner")
 
 
-async def test_a_plugin_is_shown_with_what_it_asks_for_and_nothing_of_it_runs(crib: Crib, target: Path) -> None:
+async def test_ungranted_plugin_is_listed_without_being_imported(crib: Crib, target: Path) -> None:
     package = install(target)
     (plugin,) = await crib.plugins.list()
     assert (plugin.name, plugin.package, plugin.state, plugin.servers) == (
@@ -56,24 +56,24 @@ async def test_a_plugin_is_shown_with_what_it_asks_for_and_nothing_of_it_runs(cr
     assert not crib.catalog.has_server("hello")
 
 
-async def test_a_granted_plugin_has_ordinary_tools_with_half_a_minute_each(crib: Crib, target: Path) -> None:
+async def test_granted_plugin_tools_are_gated_with_a_default_timeout_of_30_seconds(crib: Crib, target: Path) -> None:
     install(target)
-    plugin = await granted(crib)
-    assert (plugin.state, plugin.tools) == ("loaded", ("hello/greet", "hello/patient"))
+    plugin = await grant(crib)
+    assert (plugin.state, plugin.tools) == ("loaded", ("hello/greet", "hello/slow"))
     result = await crib.call("hello/greet", {"name": "Ada"}, principal=crib.owner(source="web"))
     assert result.content[0]["text"] == "Hello, Ada."
     tools = crib.catalog.snapshot.tools
     assert (tools[GREET].kind, tools[GREET].timeout) == ("plugin", 30.0)
-    assert tools[ToolRef("hello", "patient")].timeout == 5.0
+    assert tools[ToolRef("hello", "slow")].timeout == 5.0
     refused = await crib.why(GREET, principal=crib.owner(source="scheduler", mode="default"))
-    assert refused.verdict == "deny"  # the same gate as for everything else
+    assert refused.verdict == "deny"
 
 
-async def test_a_grant_outlives_a_restart_and_ends_with_a_revoke(tmp_path: Path, target: Path) -> None:
+async def test_grant_survives_a_restart_and_ends_when_revoked(tmp_path: Path, target: Path) -> None:
     install(target)
     settings = Settings(home=tmp_path / "home", port=0)
     async with Crib(settings, environment=bare_environment(tmp_path)) as crib:
-        await granted(crib)
+        await grant(crib)
     async with Crib(settings, environment=bare_environment(tmp_path)) as crib:
         assert crib.catalog.has_server("hello")
         gone = await crib.plugins.revoke("hello")
@@ -84,9 +84,9 @@ async def test_a_grant_outlives_a_restart_and_ends_with_a_revoke(tmp_path: Path,
             await crib.plugins.revoke("hello")
 
 
-async def test_a_disabled_plugin_keeps_its_grant(crib: Crib, target: Path) -> None:
+async def test_disabled_plugin_loads_again_without_a_new_grant(crib: Crib, target: Path) -> None:
     install(target)
-    await granted(crib)
+    await grant(crib)
     assert (await crib.plugins.switch("hello", enabled=False)).state == "disabled"
     assert not crib.catalog.has_server("hello")
     assert (await crib.plugins.switch("hello", enabled=True)).state == "loaded"
@@ -101,13 +101,13 @@ async def test_a_disabled_plugin_keeps_its_grant(crib: Crib, target: Path) -> No
         ("1.0", '["network"]', "x"),
     ],
 )
-async def test_what_is_not_exactly_what_was_granted_is_not_loaded(
+async def test_plugin_with_a_changed_manifest_is_not_loaded(
     crib: Crib, target: Path, version: str, capabilities: str, description: str
 ) -> None:
     install(target)
-    shown = await granted(crib)
-    said = f'name = "hello"\nversion = "{version}"\ndescription = "{description}"\ncapabilities = {capabilities}\n'
-    install(target, version=version, manifest=said)
+    shown = await grant(crib)
+    manifest = f'name = "hello"\nversion = "{version}"\ndescription = "{description}"\ncapabilities = {capabilities}\n'
+    install(target, version=version, manifest=manifest)
     assert (await crib.plugins.get("hello")).state == "changed"
     assert not crib.catalog.has_server("hello")
     assert shown.manifest is not None
@@ -115,11 +115,11 @@ async def test_what_is_not_exactly_what_was_granted_is_not_loaded(
         await crib.plugins.grant("hello", shown.manifest.digest, by="owner")
 
 
-async def test_another_version_of_a_loaded_plugin_waits_for_the_next_start(crib: Crib, target: Path) -> None:
+async def test_new_version_of_a_loaded_plugin_needs_a_restart(crib: Crib, target: Path) -> None:
     install(target)
-    await granted(crib)
+    await grant(crib)
     install(target, version="2.0")
-    plugin = await granted(crib)
+    plugin = await grant(crib)
     assert plugin.state == "failed"
     assert "next start" in plugin.problems[0].message
 
@@ -133,35 +133,33 @@ async def test_another_version_of_a_loaded_plugin_waits_for_the_next_start(crib:
         ("x = 1", "has no tools"),
     ],
 )
-async def test_a_plugin_that_cannot_be_loaded_is_one_problem_and_the_others_work(
-    crib: Crib, target: Path, tools: str, reason: str
-) -> None:
+async def test_failing_plugin_is_one_problem_and_others_load(crib: Crib, target: Path, tools: str, reason: str) -> None:
     install(target, name="broken", tools=tools)
     install(target)
-    plugin = await granted(crib, "broken")
+    plugin = await grant(crib, "broken")
     assert plugin.state == "failed"
     assert reason in plugin.problems[0].message
-    assert (await granted(crib)).state == "loaded"
+    assert (await grant(crib)).state == "loaded"
     assert [problem.code for problem in crib.catalog.snapshot.problems] == ["plugin.failed"]
 
 
-async def test_a_server_whose_name_is_taken_is_a_problem(crib: Crib, target: Path) -> None:
+async def test_plugin_whose_server_name_is_taken_fails(crib: Crib, target: Path) -> None:
     install(target, name="toolcrib")
-    plugin = await granted(crib, "toolcrib")
+    plugin = await grant(crib, "toolcrib")
     assert plugin.state == "failed"
     assert "already registered" in plugin.problems[0].message
     assert (await crib.call("toolcrib/ping", principal=crib.owner(source="web"))).is_error is False
 
 
-async def test_an_entry_point_may_lead_to_a_server_which_gets_its_name_and_kind(crib: Crib, target: Path) -> None:
+async def test_entry_point_to_a_server_sets_its_name_and_kind(crib: Crib, target: Path) -> None:
     server = 'from toolcrib import ToolServer\nserver = ToolServer("other", tools=[greet], kind="builtin")\n'
     install(target, tools=f"{TOOLS}\n{server}", entry="demo_hello.tools:server")
-    assert (await granted(crib)).tools == ("hello/greet",)
+    assert (await grant(crib)).tools == ("hello/greet",)
     assert crib.catalog.snapshot.tools[GREET].kind == "plugin"
 
 
 @pytest.mark.parametrize(
-    ("manifest", "wrong"),
+    ("manifest", "expected"),
     [
         ("name =", "not TOML"),
         ('name = "hello"\nversion = "1.0"\ndescription = "x"\n', "capabilities"),
@@ -171,22 +169,22 @@ async def test_an_entry_point_may_lead_to_a_server_which_gets_its_name_and_kind(
         ('name = "a b"\nversion = "1.0"\ndescription = "x"\ncapabilities = []\n', "1 to 100 letters"),
     ],
 )
-async def test_a_plugin_without_a_proper_manifest_cannot_be_granted(
-    crib: Crib, target: Path, manifest: str, wrong: str
+async def test_plugin_with_an_invalid_manifest_cannot_be_granted(
+    crib: Crib, target: Path, manifest: str, expected: str
 ) -> None:
     install(target, manifest=manifest)
     (plugin,) = await crib.plugins.list()
     assert plugin.state == "invalid"
-    assert wrong in plugin.problems[0].message
+    assert expected in plugin.problems[0].message
     with pytest.raises(ConfigError):
         await crib.plugins.grant(plugin.name, "any", by="owner")
 
 
-async def test_a_package_of_the_same_name_elsewhere_cannot_stand_in(
+async def test_package_of_the_same_name_elsewhere_is_not_loaded(
     crib: Crib, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(target)
-    await granted(crib)
+    await grant(crib)
     impostor = install(tmp_path / "project")
     for info in (tmp_path / "project").glob("*.dist-info"):
         for file in info.iterdir():
@@ -201,7 +199,7 @@ async def test_a_package_of_the_same_name_elsewhere_cannot_stand_in(
     assert not (impostor / "imported").exists()
 
 
-async def test_what_lies_in_the_working_directory_is_not_installed(
+async def test_package_in_the_working_directory_is_not_a_plugin(
     crib: Crib, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(target)
@@ -209,13 +207,13 @@ async def test_what_lies_in_the_working_directory_is_not_installed(
     assert await crib.plugins.list() == ()
 
 
-async def test_a_call_under_way_may_end_when_its_plugin_is_revoked(crib: Crib, target: Path) -> None:
-    waits = "import anyio\nfrom toolcrib import tool\ngo = anyio.Event()\nbegun = anyio.Event()\n"
-    waits += (
+async def test_call_in_flight_completes_when_its_plugin_is_revoked(crib: Crib, target: Path) -> None:
+    source = "import anyio\nfrom toolcrib import tool\ngo = anyio.Event()\nbegun = anyio.Event()\n"
+    source += (
         '@tool\nasync def wait() -> str:\n    """Wait."""\n    begun.set()\n    await go.wait()\n    return "done"\n'
     )
-    install(target, tools=waits)
-    await granted(crib)
+    install(target, tools=source)
+    await grant(crib)
     module = sys.modules["demo_hello.tools"]
     texts: list[str] = []
 

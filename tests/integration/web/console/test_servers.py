@@ -12,7 +12,7 @@ from urllib.parse import quote
 import anyio
 import pytest
 
-from integration.faults.guarded import Guarded
+from integration.faults.protected_server import ProtectedServer
 from integration.servers.loopback_registry import bundle, loopback_registry
 from integration.upstream.oauth.authority import authority, visit
 from integration.web.console.visitor import Element, Visitor, visiting
@@ -429,7 +429,7 @@ async def test_every_form_is_refused_from_another_site(furnished: Visitor) -> No
 
 
 async def test_a_sign_in_leads_to_the_address_for_the_browser_and_ends_with_the_tools(visitor: Visitor) -> None:
-    async with authority(Guarded()) as site:
+    async with authority(ProtectedServer()) as site:
         await visitor.crib.servers.add("club", {"type": "http", "url": site.resource})
         await visitor.send("/rows/club/test", live=True)
         page = await visitor.page("/")

@@ -1,4 +1,4 @@
-"""A modern MCP server that wants a sign-in, and the real authorization server it trusts."""
+"""A modern MCP server that requires a sign-in, with the real authorization server that it trusts."""
 
 import orjson
 from starlette.requests import Request
@@ -12,8 +12,8 @@ from toolcrib.model.json import JsonObject
 TOOLS: JsonObject = {"tools": [{"name": "echo", "inputSchema": {"type": "object", "properties": {}}}]}
 
 
-class Guarded(Authority):
-    """Answers whoever shows a token; `calls` counts them."""
+class ProtectedServer(Authority):
+    """Answers requests that carry a valid token; `calls` counts the tool calls."""
 
     calls: int = 0
 

@@ -1,4 +1,4 @@
-"""Addresses that misbehave, through a whole crib: resets, half-open, odd answers, sessions that are over."""
+"""Faulty HTTP servers connected to a whole crib: resets, hung connections, invalid replies, forgotten MCP sessions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from integration.faults.harness import HEALTHY, Bench, beside, call, text_of, until_state
+from integration.faults.harness import HEALTHY, Machine, call, text_of, until_state, with_healthy_calls
 from integration.upstream.http.harness import (
     DISCOVERED,
     INITIALIZED,
@@ -31,8 +31,8 @@ TOOLS: JsonObject = {"tools": [{"name": "echo", "inputSchema": {"type": "object"
 SECRET = "sekrit-in-a-header"
 
 
-def server(on_call: Answer) -> Answer:
-    """A modern server that answers calls as it is told here, and the rest as it should."""
+def modern_server(on_call: Answer) -> Answer:
+    """Return a modern server that answers `tools/call` with `on_call` and everything else correctly."""
 
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         match request.method:
@@ -50,56 +50,56 @@ def server(on_call: Answer) -> Answer:
 
 
 async def reset(request: Request, writer: asyncio.StreamWriter) -> None:
-    """End the connection without an answer."""
+    """Close the connection without an answer."""
     writer.transport.abort()
 
 
-async def cut(request: Request, writer: asyncio.StreamWriter) -> None:
-    """End the connection in the middle of the answer."""
+async def truncated_body(request: Request, writer: asyncio.StreamWriter) -> None:
+    """Close the connection in the middle of the answer."""
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{")
     await writer.drain()
     writer.transport.abort()
 
 
-async def cut_stream(request: Request, writer: asyncio.StreamWriter) -> None:
-    """End a stream before the answer."""
+async def truncated_stream(request: Request, writer: asyncio.StreamWriter) -> None:
+    """Close a stream before the answer."""
     writer.write(STREAM + chunk(b": soon\n\n"))
     await writer.drain()
     writer.transport.abort()
 
 
-async def page(request: Request, writer: asyncio.StreamWriter) -> None:
-    """Answer with a page for people."""
+async def html_page(request: Request, writer: asyncio.StreamWriter) -> None:
+    """Answer with an HTML page."""
     writer.write(answer(b"<html>Welcome</html>", kind="text/html"))
 
 
-async def nothing(request: Request, writer: asyncio.StreamWriter) -> None:
-    """Answer with nothing."""
+async def no_content(request: Request, writer: asyncio.StreamWriter) -> None:
+    """Answer without content."""
     writer.write(b"HTTP/1.1 204 No Content\r\n\r\n")
 
 
 async def garbage(request: Request, writer: asyncio.StreamWriter) -> None:
-    """Answer with what is not HTTP."""
+    """Answer with bytes that are not HTTP."""
     writer.write(b"\x00\xff" * 100 + b"\r\n\r\n")
 
 
-async def busy(request: Request, writer: asyncio.StreamWriter) -> None:
-    """Have no time."""
+async def unavailable(request: Request, writer: asyncio.StreamWriter) -> None:
+    """Answer 503 with an absurd `Retry-After`."""
     writer.write(answer(b"", "503 Service Unavailable", headers={"retry-after": "1000000000"}))
 
 
-async def elsewhere(request: Request, writer: asyncio.StreamWriter) -> None:
-    """Send us round in circles."""
+async def redirect_loop(request: Request, writer: asyncio.StreamWriter) -> None:
+    """Redirect to the same address."""
     writer.write(answer(b"", "307 Temporary Redirect", headers={"location": "/mcp"}))
 
 
-async def broken(request: Request, writer: asyncio.StreamWriter) -> None:
-    """Fail, and repeat what only the server should know."""
+async def leaking_error(request: Request, writer: asyncio.StreamWriter) -> None:
+    """Fail with an error that repeats the client's secret."""
     writer.write(answer(request.headers["x-api-key"].encode(), "500 Internal Server Error", "text/plain"))
 
 
-async def flood(request: Request, writer: asyncio.StreamWriter) -> None:
-    """Stream without end, and never answer."""
+async def endless_stream(request: Request, writer: asyncio.StreamWriter) -> None:
+    """Send an endless stream without an answer."""
     writer.write(STREAM)
     while True:
         writer.write(chunk(b"data: " + b"x" * 65_000 + b"\n"))
@@ -107,47 +107,60 @@ async def flood(request: Request, writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", [reset, cut, cut_stream, page, nothing, garbage, busy, elsewhere, broken, flood], ids=lambda f: f.__name__
+    "fault",
+    [
+        reset,
+        truncated_body,
+        truncated_stream,
+        html_page,
+        no_content,
+        garbage,
+        unavailable,
+        redirect_loop,
+        leaking_error,
+        endless_stream,
+    ],
+    ids=lambda f: f.__name__,
 )
-async def test_a_call_to_a_broken_address_says_so_and_others_go_on(
-    bench: Bench, fault: Answer, caplog: pytest.LogCaptureFixture
+async def test_call_to_faulty_http_server_fails_once_without_leaking_secrets(
+    machine: Machine, fault: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with raw_server(server(fault)) as raw:
+    async with raw_server(modern_server(fault)) as raw:
         definition: JsonObject = {"type": "http", "url": f"{raw.url}?key={SECRET}", "headers": {"X-Api-Key": SECRET}}
-        async with bench.crib(bad=definition, healthy=HEALTHY) as (_, client):
+        async with machine.crib(bad=definition, healthy=HEALTHY) as (_, client):
             await until_state(client, "bad", "connected")
             answers: list[JsonObject] = []
 
-            async def trouble() -> None:
+            async def call_bad() -> None:
                 answers.append(await call(client, "bad/echo"))
 
-            await beside(client, trouble)
+            await with_healthy_calls(client, call_bad)
             assert answers[0]["isError"]
             assert text_of(answers[0]).startswith("MCP error: ")
-            assert raw.count("tools/call") == 1, "a call that may have been made is not made again"
-            told = [answers, await client.servers(), await client.audit(), await client.tool_problems(), caplog.text]
-            assert [each for each in told if SECRET in str(each)] == []
+            assert raw.count("tools/call") == 1, "a call that may have run is not retried"
+            shown = [answers, await client.servers(), await client.audit(), await client.tool_problems(), caplog.text]
+            assert [each for each in shown if SECRET in str(each)] == []
 
 
-async def test_a_half_open_address_holds_up_only_its_own_call(bench: Bench) -> None:
+async def test_hung_http_call_times_out_without_delaying_other_servers(machine: Machine) -> None:
     async def hold(request: Request, writer: asyncio.StreamWriter) -> None:
         pass
 
-    async with raw_server(server(hold)) as raw:
+    async with raw_server(modern_server(hold)) as raw:
         definition: JsonObject = {"type": "http", "url": raw.url, "timeout": 700}
-        async with bench.crib(bad=definition, healthy=HEALTHY) as (_, client):
+        async with machine.crib(bad=definition, healthy=HEALTHY) as (_, client):
             await until_state(client, "bad", "connected")
             answers: list[JsonObject] = []
 
-            async def trouble() -> None:
+            async def call_bad() -> None:
                 answers.append(await call(client, "bad/echo"))
 
-            await beside(client, trouble)
+            await with_healthy_calls(client, call_bad)
             assert answers[0]["isError"]
-            await eventually(lambda: raw.left > 0)  # the request is taken back by closing its connection
+            await eventually(lambda: raw.left > 0)  # closing the connection cancels the request
 
 
-async def test_a_session_that_the_server_forgot_is_opened_anew_and_the_call_made_once(bench: Bench) -> None:
+async def test_forgotten_mcp_session_is_reopened_and_the_call_sent_once(machine: Machine) -> None:
     sessions: list[str] = []
     forgotten: set[str] = set()
     calls: list[str] = []
@@ -173,7 +186,7 @@ async def test_a_session_that_the_server_forgot_is_opened_anew_and_the_call_made
             calls.append(session)
             writer.write(result(request, {"content": []}))
 
-    async with raw_server(script) as raw, bench.crib(old={"type": "http", "url": raw.url}) as (_, client):
+    async with raw_server(script) as raw, machine.crib(old={"type": "http", "url": raw.url}) as (_, client):
         await until_state(client, "old", "connected")
         for number in range(3):
             assert not (await call(client, "old/echo"))["isError"]
@@ -183,21 +196,21 @@ async def test_a_session_that_the_server_forgot_is_opened_anew_and_the_call_made
         assert calls == ["session-0", "session-1", "session-1", "session-2", "session-2", "session-3"]
 
 
-async def test_calls_side_by_side_have_each_their_own_answer(bench: Bench) -> None:
-    async with official_server() as (url, _), bench.crib(there={"type": "http", "url": url}) as (_, client):
+async def test_concurrent_calls_receive_their_own_results(machine: Machine) -> None:
+    async with official_server() as (url, _), machine.crib(there={"type": "http", "url": url}) as (_, client):
         await until_state(client, "there", "connected")
         assert text_of(await call(client, "there/echo", text="first")) == "first"
-        await _many(client)
+        await call_concurrently(client)
 
 
-async def _many(client: ApiClient) -> None:
-    """Fifty calls at once, each with an answer of its own."""
+async def call_concurrently(client: ApiClient) -> None:
+    """Make fifty calls at once and compare the results."""
     answers: dict[int, Any] = {}
 
-    async def one(number: int) -> None:
+    async def call_echo(number: int) -> None:
         answers[number] = text_of(await call(client, "there/echo", text=str(number)))
 
     async with anyio.create_task_group() as tasks:
         for number in range(50):
-            tasks.start_soon(one, number)
+            tasks.start_soon(call_echo, number)
     assert answers == {number: str(number) for number in range(50)}

@@ -1,4 +1,4 @@
-"""The life of upstream processes, from outside: nothing outlives its reason, and nothing else is touched."""
+"""Lifetime of upstream processes: they end with the reason for them, and other processes are left alone."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ import pytest
 
 from deadlines import stretched
 from e2e.shell import Shell
-from integration.faults.harness import Bench, call, program, text_of, until_listed, until_state
+from integration.faults.harness import Machine, call, program, text_of, until_listed, until_state
 from lab import eventually
 from long_tests import takes_long
 from toolcrib.base.home import owner_token
@@ -23,11 +23,11 @@ from toolcrib.web.api_client.api_client import ApiClient
 
 pytestmark = [pytest.mark.anyio, takes_long]
 
-HUNDRED = 100 if os.environ.get("TOOLCRIB_TEST_ALL") else 12
+MANY_SERVERS = 100 if os.environ.get("TOOLCRIB_TEST_ALL") else 12
 
 
 def is_alive(pid: object) -> bool:
-    """Whether a process runs; one that is dead and not yet reaped does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -35,18 +35,18 @@ def is_alive(pid: object) -> bool:
 
 
 async def pid_of(client: ApiClient, server: str) -> int:
-    """The process of a server, by its own word."""
+    """Return the process id that a server reports."""
     return int(text_of(await call(client, f"{server}/pid")))
 
 
-def test_nothing_that_a_killed_crib_started_outlives_the_next_start(tmp_path: Path) -> None:
+def test_next_start_ends_the_processes_of_a_killed_crib(tmp_path: Path) -> None:
     shell = Shell.at(tmp_path)
     servers = {"clings": program("misbehaving", "family"), "plain": program("crafts", "plain")}
     (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     with shell.serving() as serving:
-        told = shell.json("tools", "call", "clings/pids", "{}")
-        assert is_object(told)
-        pids: list[int] = list(told["structuredContent"].values())
+        result = shell.json("tools", "call", "clings/pids", "{}")
+        assert is_object(result)
+        pids: list[int] = list(result["structuredContent"].values())
         assert len(pids) == 2
         serving.end(signal.SIGKILL)
     with shell.serving():
@@ -56,27 +56,27 @@ def test_nothing_that_a_killed_crib_started_outlives_the_next_start(tmp_path: Pa
         assert not any(map(is_alive, pids))
 
 
-def test_many_servers_stop_together(tmp_path: Path) -> None:
-    """Each ignores that its input ended and SIGTERM, so each has to be waited for; all of them at the same time."""
+def test_unresponsive_servers_are_stopped_concurrently(tmp_path: Path) -> None:
+    """Each server ignores SIGTERM and the end of its input, so stopping them one by one would take too long."""
     shell = Shell.at(tmp_path)
-    servers = {f"s{number}": program("misbehaving", "term", str(number)) for number in range(HUNDRED)}
+    servers = {f"s{number}": program("misbehaving", "term", str(number)) for number in range(MANY_SERVERS)}
     (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     with shell.serving() as serving:
         found = shell.json("mcp", "test")
         assert is_array(found)
         pids = [server["pid"] for server in found if is_object(server) and server["state"] == "connected"]
-        assert len(pids) == HUNDRED
+        assert len(pids) == MANY_SERVERS
         serving.process.terminate()
         assert serving.process.wait(10) in (0, 143, -signal.SIGTERM)
         assert not any(map(is_alive, pids))
 
 
-async def test_removed_and_no_longer_trusted_servers_end_at_once(bench: Bench, tmp_path: Path) -> None:
+async def test_removed_and_untrusted_servers_end_while_others_keep_running(machine: Machine, tmp_path: Path) -> None:
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
     file = project / ".mcp.json"
     file.write_text(json.dumps({"mcpServers": {"here": program("crafts", "plain", "here")}}), encoding="utf-8")
-    async with bench.crib(gone=program("crafts", "plain", "1"), stays=program("crafts", "plain", "2")) as (
+    async with machine.crib(gone=program("crafts", "plain", "1"), stays=program("crafts", "plain", "2")) as (
         held,
         client,
     ):
@@ -88,45 +88,49 @@ async def test_removed_and_no_longer_trusted_servers_end_at_once(bench: Bench, t
             str(project), [each["question"]["digest"] for each in await client.trust_path(str(project))]
         )
         async with ApiClient(held.info.url, owner_token(held.crib.home), source="api", cwd=str(project)) as inside:
-            here = await pid_of(inside, "here")
+            in_project = await pid_of(inside, "here")
         await client.untrust_path(str(project))
-        await eventually(lambda: not is_alive(here))
+        await eventually(lambda: not is_alive(in_project))
         assert await pid_of(client, "stays") == stays
 
 
-async def test_an_edit_in_another_tools_file_restarts_that_server_once_it_is_agreed_to(bench: Bench) -> None:
-    file = bench.user / ".claude.json"
+async def test_edited_server_of_an_app_restarts_only_after_it_is_trusted(machine: Machine) -> None:
+    file = machine.user / ".claude.json"
 
     def write(**servers: JsonObject) -> None:
         file.write_text(json.dumps({"theme": "dark", "mcpServers": servers}), encoding="utf-8")
 
-    async def agree(client: ApiClient, name: str) -> None:
+    async def trust(client: ApiClient, name: str) -> None:
         await client.trust_server(name, (await client.server(name))["question"]["digest"])
 
     write(one=program("crafts", "plain", "1"), two=program("crafts", "plain", "2"))
-    async with bench.crib() as (_, client):
+    async with machine.crib() as (_, client):
         for name in ("one", "two"):
-            await agree(client, name)
+            await trust(client, name)
             await until_listed(client, name, 10)
         one, two = await pid_of(client, "one"), await pid_of(client, "two")
         write(one=program("crafts", "plain", "changed"), two=program("crafts", "plain", "2"))
         found = {server["name"]: server["state"] for server in await client.reload_servers()}
-        assert found["one"] == "untrusted", "another command is another thing to agree to"
+        assert found["one"] == "untrusted", "a changed command needs to be trusted again"
         await eventually(lambda: not is_alive(one))
         assert await pid_of(client, "two") == two
-        await agree(client, "one")
+        await trust(client, "one")
         await until_state(client, "one", "connected")
         assert await pid_of(client, "one") != one
         assert await pid_of(client, "two") == two
 
 
-async def test_a_crib_is_no_upstream_of_itself(bench: Bench) -> None:
-    async with bench.crib() as (held, client):
+async def test_crib_refuses_to_connect_to_itself(machine: Machine) -> None:
+    async with machine.crib() as (held, client):
         words = ["-m", "toolcrib", "stdio"]
         headers: JsonObject = {"Authorization": f"Bearer {owner_token(held.crib.home)}"}
-        bench.write(
-            front={"command": sys.executable, "args": words, "env": _at(bench)},
-            hidden={"command": "sh", "args": ["-c", f"exec {sys.executable} {' '.join(words)}"], "env": _at(bench)},
+        machine.write(
+            front={"command": sys.executable, "args": words, "env": home_variables(machine)},
+            hidden={
+                "command": "sh",
+                "args": ["-c", f"exec {sys.executable} {' '.join(words)}"],
+                "env": home_variables(machine),
+            },
             address={"type": "http", "url": f"{held.info.url}/mcp", "headers": headers},
         )
         await client.reload_servers()
@@ -142,21 +146,23 @@ async def test_a_crib_is_no_upstream_of_itself(bench: Bench) -> None:
         assert "was started by Toolcrib itself" in " ".join(hidden["stderr"])
 
 
-def _at(bench: Bench) -> JsonObject:
-    """What a program needs to find the crib of this home."""
-    return {"TOOLCRIB_HOME": str(bench.settings.home), "HOME": str(bench.user)}
+def home_variables(machine: Machine) -> JsonObject:
+    """Return the variables with which a program finds the crib of this home."""
+    return {"TOOLCRIB_HOME": str(machine.settings.home), "HOME": str(machine.user)}
 
 
-async def test_a_crib_of_another_home_is_an_upstream_like_others(bench: Bench, tmp_path: Path) -> None:
-    other = Bench(tmp_path / "other")
+async def test_crib_of_another_home_can_be_an_upstream(machine: Machine, tmp_path: Path) -> None:
+    other = Machine(tmp_path / "other")
     async with other.crib(crafts=program("crafts", "plain")) as (held, inner):
         await until_listed(inner, "crafts", 10)
         token = owner_token(held.crib.home)
         headers: JsonObject = {"Authorization": f"Bearer {token}"}
-        # By its name it would be taken for a front of this crib.
+        # Started directly, the command would be recognized as the front of this crib.
         words = f"exec {sys.executable} -m toolcrib stdio"
-        front: JsonObject = {"command": "sh", "args": ["-c", words], "env": _at(other)}
-        async with bench.crib(web={"type": "http", "url": f"{held.info.url}/mcp", "headers": headers}, front=front) as (
+        front: JsonObject = {"command": "sh", "args": ["-c", words], "env": home_variables(other)}
+        async with machine.crib(
+            web={"type": "http", "url": f"{held.info.url}/mcp", "headers": headers}, front=front
+        ) as (
             _,
             client,
         ):
@@ -166,8 +172,8 @@ async def test_a_crib_of_another_home_is_an_upstream_like_others(bench: Bench, t
                 assert answer["structuredContent"] == {"text": name}, answer
 
 
-async def test_a_storm_of_reloads_leaves_one_process(bench: Bench) -> None:
-    async with bench.crib(one=program("crafts", "plain")) as (_, client):
+async def test_concurrent_reloads_leave_one_process(machine: Machine) -> None:
+    async with machine.crib(one=program("crafts", "plain")) as (_, client):
         await until_listed(client, "one", 10)
         async with anyio.create_task_group() as tasks:
             for _ in range(20):
@@ -179,7 +185,7 @@ async def test_a_storm_of_reloads_leaves_one_process(bench: Bench) -> None:
 
 
 def _children(word: str) -> list[int]:
-    """The children of this process that have a word in their command line."""
+    """Return the child processes whose command line contains a word."""
     found: list[int] = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it ended meanwhile
