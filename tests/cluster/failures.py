@@ -14,7 +14,7 @@ import toolcrib
 from cluster.load import Load
 from cluster.nodes import Cluster, ClusterNode, wait_for
 from e2e.shell import Shell
-from integration.store.databases import ask
+from integration.store.databases import fetch_rows
 from toolcrib.model.json import JsonObject, loads
 from toolcrib.store.engine import open_store
 from toolcrib.testing.history import HistoryFinding, check_history
@@ -99,7 +99,7 @@ class PlayedCluster(Cluster):
 
     def owner(self, session: str) -> tuple[str, str, int]:
         """Return the node, the state and the epoch of a session."""
-        [row] = ask(self.database, f"SELECT crib, state, epoch FROM sessions WHERE id = '{session}'")
+        [row] = fetch_rows(self.database, f"SELECT crib, state, epoch FROM sessions WHERE id = '{session}'")
         return row[0], row[1], row[2]
 
     def await_continued(self, session: str) -> float:
@@ -115,7 +115,7 @@ class PlayedCluster(Cluster):
         wait_for(lambda: not self._open_calls(), 60)
 
     def _open_calls(self) -> set[str]:
-        bodies = [loads(bytes(body)) for (body,) in ask(self.database, "SELECT body FROM audit")]
+        bodies = [loads(bytes(body)) for (body,) in fetch_rows(self.database, "SELECT body FROM audit")]
         begun, ended = ({each["call"] for each in bodies if each["phase"] == phase} for phase in ("intent", "outcome"))
         return begun - ended
 
@@ -145,7 +145,9 @@ def runs(pid: int) -> bool:
 
 def unknown_calls(cluster: PlayedCluster) -> int:
     """Return the number of outcomes that are unknown."""
-    return sum(b'"outcome":"unknown"' in bytes(body) for (body,) in ask(cluster.database, "SELECT body FROM audit"))
+    return sum(
+        b'"outcome":"unknown"' in bytes(body) for (body,) in fetch_rows(cluster.database, "SELECT body FROM audit")
+    )
 
 
 class Partition:

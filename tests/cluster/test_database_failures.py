@@ -13,7 +13,7 @@ from cluster.failures import CLIENTS, PlayedCluster
 from cluster.load import Load
 from cluster.nodes import ClusterNode, wait_for
 from cluster.own_database import QUICK, OwnDatabase, needs_root
-from integration.store.databases import ask
+from integration.store.databases import fetch_rows
 from long_tests import takes_long
 from toolcrib.model.json import loads
 
@@ -99,7 +99,9 @@ def is_denied(node: ClusterNode) -> bool:
 
 def recorded(played: PlayedCluster) -> set[str]:
     """The markers of all calls that the audit log has an intent of."""
-    bodies = [loads(bytes(body)) for (body,) in ask(played.database, "SELECT body FROM audit WHERE phase = 'intent'")]
+    bodies = [
+        loads(bytes(body)) for (body,) in fetch_rows(played.database, "SELECT body FROM audit WHERE phase = 'intent'")
+    ]
     return {body["arguments"]["marker"] for body in bodies if body["tool"] == "slow"}
 
 

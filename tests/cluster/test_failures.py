@@ -11,7 +11,7 @@ from cluster.failures import CLIENTS, Partition, PlayedCluster, agents, unknown_
 from cluster.load import Load
 from cluster.nodes import wait_for
 from deadlines import stretched
-from integration.store.databases import Server, ask
+from integration.store.databases import Server, fetch_rows
 from long_tests import takes_long
 
 pytestmark = pytest.mark.anyio
@@ -44,10 +44,10 @@ async def test_node_that_was_suspended_writes_nothing_and_ends_its_agents(played
         suspended = time.monotonic()
         played.await_continued(session)
         await anyio.sleep(max(0.0, suspended + 30 - time.monotonic()))
-        before = ask(played.database, f"SELECT max(seq) FROM session_events WHERE session_id = '{session}'")
+        before = fetch_rows(played.database, f"SELECT max(seq) FROM session_events WHERE session_id = '{session}'")
         first.signal(signal.SIGCONT)
         wait_for(lambda: not agents(first), 60)
-    assert ask(played.database, f"SELECT max(seq) FROM session_events WHERE session_id = '{session}'") == before
+    assert fetch_rows(played.database, f"SELECT max(seq) FROM session_events WHERE session_id = '{session}'") == before
     assert played.calls.count("in flight") == 1
     wait_for(lambda: first.call("counter/slow", {"marker": "again", "seconds": 0}).status_code == 200, 60)
     assert await played.findings(load) == []
@@ -103,9 +103,13 @@ async def test_due_moments_have_one_run_whatever_the_clocks_show(played: PlayedC
     assert made.status_code < 300, made.text
     load = Load([first, second], CLIENTS)
     with load.running():
-        wait_for(lambda: len(ask(played.database, "SELECT 1 FROM schedule_runs WHERE state = 'completed'")) >= 2, 150)
+        wait_for(
+            lambda: len(fetch_rows(played.database, "SELECT 1 FROM schedule_runs WHERE state = 'completed'")) >= 2, 150
+        )
         second.kill()
-        wait_for(lambda: len(ask(played.database, "SELECT 1 FROM schedule_runs WHERE state = 'completed'")) >= 3, 150)
+        wait_for(
+            lambda: len(fetch_rows(played.database, "SELECT 1 FROM schedule_runs WHERE state = 'completed'")) >= 3, 150
+        )
     played.settle()
     assert await played.findings(load) == []
 

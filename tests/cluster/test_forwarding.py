@@ -1,7 +1,7 @@
 """Requests between nodes: only signed ones are accepted, with their own body, once."""
 
 from cluster.nodes import SECRET, Cluster
-from integration.store.databases import ask
+from integration.store.databases import fetch_rows
 from long_tests import takes_long
 from toolcrib.nodes.cluster_secret import SIGNATURE_HEADER, ClusterSecret
 from toolcrib.nodes.forwarding import KEY_PURPOSE, RequestSigner
@@ -10,7 +10,7 @@ from toolcrib.nodes.forwarding import KEY_PURPOSE, RequestSigner
 @takes_long
 def test_node_accepts_a_signed_request_with_its_own_body_once(cluster: Cluster) -> None:
     (node,) = cluster.start(1)
-    ((id, epoch),) = ask(cluster.database, "SELECT id, epoch FROM nodes")
+    ((id, epoch),) = fetch_rows(cluster.database, "SELECT id, epoch FROM nodes")
     signer = RequestSigner(ClusterSecret(SECRET.encode()).key(KEY_PURPOSE), "another")
     path, body = "/api/policy/rules", b'{"effect":"deny","pattern":"toolcrib/ping"}'
 

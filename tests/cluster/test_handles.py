@@ -9,7 +9,7 @@ from cluster.mcp_clients import call_tool
 from cluster.nodes import WAIT_SECONDS, Cluster, ClusterNode, wait_for
 from cluster.test_approvals import pending
 from deadlines import stretched
-from integration.store.databases import ask
+from integration.store.databases import fetch_rows
 from long_tests import takes_long
 from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import APPROVAL_KEY, CAPABILITIES_KEY, MODERN_VERSION, VERSION_KEY
@@ -84,7 +84,7 @@ def test_shortened_result_is_read_on_any_node_by_its_caller_only_also_when_its_o
     wait_for(lambda: "read_result" in listed(second, secret))
     assert "read_result" not in listed(second, other)
     assert "no such result" in read_on(second, other, handle[0])
-    (body,) = ask(cluster.database, "SELECT body FROM kept_results")[0]
+    (body,) = fetch_rows(cluster.database, "SELECT body FROM kept_results")[0]
     assert b"line 1234" not in bytes(body), "it is stored encrypted"
     first.kill()
     (third,) = cluster.start(1)

@@ -16,7 +16,7 @@ from cluster.load import Load
 from cluster.nodes import Cluster, ClusterNode, wait_for
 from cluster.test_approvals import Calling, pending
 from cluster.test_handles import answer, create_token
-from integration.store.databases import ask
+from integration.store.databases import fetch_rows
 from long_tests import takes_long
 from toolcrib.store.schema import HEAD
 
@@ -39,7 +39,7 @@ async def test_nodes_are_upgraded_one_after_the_other_without_a_lost_call(played
         session = played.begin_turn(nodes[0], "hang")
         wait_for(lambda: played.owner(session)[1] == "running")
         [third] = played.start(1, variables=NEXT)
-        assert ask(played.database, "SELECT version_num FROM alembic_version") == [("9999",)]
+        assert fetch_rows(played.database, "SELECT version_num FROM alembic_version") == [("9999",)]
         assert versions(nodes[1]) == [old, old, "99.0"]
         nodes.append(third)
 
@@ -108,13 +108,13 @@ def start(played: PlayedCluster, program: Path | None = None, again: ClusterNode
 async def test_node_of_an_earlier_commit_works_beside_this_version(played: PlayedCluster, tmp_path: Path) -> None:
     program = earlier_wheel(tmp_path)
     first = start(played, program)
-    [(before,)] = ask(played.database, "SELECT version_num FROM alembic_version")
+    [(before,)] = fetch_rows(played.database, "SELECT version_num FROM alembic_version")
     assert before < HEAD, "the earlier version created the schema"
     nodes = [first]
     load = Load(nodes, CLIENTS)
     with load.running():
         second = start(played)
-        assert ask(played.database, "SELECT version_num FROM alembic_version") == [(HEAD,)]
+        assert fetch_rows(played.database, "SELECT version_num FROM alembic_version") == [(HEAD,)]
         nodes.append(second)
         for here, there in ((first, second), (second, first)):
             rule = here.request("POST", "/api/policy/rules", {"effect": "deny", "pattern": "toolcrib/ping"}).json()[

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.failures import PlayedCluster, agents
 from cluster.nodes import wait_for
-from integration.store.databases import ask, run
+from integration.store.databases import fetch_rows, run
 from long_tests import takes_long
 
 pytestmark = pytest.mark.anyio
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 def job_of(played: PlayedCluster, schedule: str) -> tuple[int, str, int | None]:
     """The id, state and worker of the oldest job with the lock of a schedule."""
     query = f"SELECT id, status, worker_id FROM procrastinate_jobs WHERE lock = 'schedule:{schedule}' ORDER BY id"
-    rows = ask(played.database, query)
+    rows = fetch_rows(played.database, query)
     return (rows[0][0], rows[0][1], rows[0][2]) if rows else (0, "", None)
 
 
@@ -53,13 +53,13 @@ async def test_node_that_was_suspended_finishes_no_job_and_releases_no_lock(play
     wait_for(lambda: first.call("counter/slow", {"marker": "again", "seconds": 0}).status_code == 200, 60)
     wait_for(lambda: first.request("GET", "/api/nodes").json()[-1]["state"] == "alive")
     assert job_of(played, schedule) == taken, "the woken node neither finished the job nor took it back"
-    waiting = ask(played.database, f"SELECT status FROM procrastinate_jobs WHERE lock = 'schedule:{schedule}'")
+    waiting = fetch_rows(played.database, f"SELECT status FROM procrastinate_jobs WHERE lock = 'schedule:{schedule}'")
     # The takeover may add the job of the run once more, which finds the run ended.
     assert sorted(waiting)[:2] == [("doing",), ("todo",)], "the lock is held, so the next job waits"
     assert waiting.count(("doing",)) == 1
 
-    [(session,)] = ask(played.database, "SELECT session FROM schedule_runs")
+    [(session,)] = fetch_rows(played.database, "SELECT session FROM schedule_runs")
     assert second.request("POST", f"/api/sessions/{session}/interrupt").json()["interrupted"]
     wait_for(lambda: not job_of(played, schedule)[0], 60)
-    assert ask(played.database, "SELECT state FROM schedule_runs") == [("interrupted",)]
+    assert fetch_rows(played.database, "SELECT state FROM schedule_runs") == [("interrupted",)]
     assert await played.findings() == []

@@ -8,7 +8,7 @@ import anyio.lowlevel
 import pytest
 
 from cluster.cribs import crib_on
-from integration.store.databases import ask, run
+from integration.store.databases import fetch_rows, run
 from long_tests import takes_long
 from toolcrib import Crib
 from toolcrib.agents.sessions.sessions import NewSession
@@ -48,7 +48,9 @@ async def test_node_that_died_before_its_own_first_job_is_taken_over(postgres_ur
             f" VALUES ('{queue_of('dead')}', '{OWN_JOB}', 'node:dead', 'own node:dead')",
             "INSERT INTO nodes (id, epoch, version, load, seen_at, draining) VALUES ('dead', 0, '0', 0, 1, false)",
         )
-        await until(lambda: ask(postgres_url, "SELECT id FROM procrastinate_jobs WHERE lock = 'node:dead'") == [])
+        await until(
+            lambda: fetch_rows(postgres_url, "SELECT id FROM procrastinate_jobs WHERE lock = 'node:dead'") == []
+        )
 
 
 @takes_long
@@ -58,18 +60,18 @@ async def test_turn_of_a_suspended_node_is_continued_by_another(
     async with crib_on(postgres_url, tmp_path / "a") as first, crib_on(postgres_url, tmp_path / "b") as second:
         session = await first.sessions.create(NewSession("api"))
         await first.sessions.send(session.id, "[[script:hang]]")
-        await until(lambda: ask(postgres_url, "SELECT state FROM sessions") == [("running",)])
+        await until(lambda: fetch_rows(postgres_url, "SELECT state FROM sessions") == [("running",)])
         await suspend(postgres_url, first, monkeypatch)
         await until(lambda: [each.id for each in second.sessions.active()] == [session.id])
         await first.sessions.interrupt(session.id)
         await until(lambda: not first.sessions.active())
-        assert ask(postgres_url, "SELECT crib, epoch FROM sessions") == [(second.membership.id, 2)]
+        assert fetch_rows(postgres_url, "SELECT crib, epoch FROM sessions") == [(second.membership.id, 2)]
         await second.sessions.interrupt(session.id)
-        await until(lambda: ask(postgres_url, "SELECT state FROM sessions") == [("idle",)])
-        await until(lambda: ask(postgres_url, "SELECT count(*) FROM procrastinate_jobs") == [(0,)])
-    kinds = [kind for (kind,) in ask(postgres_url, "SELECT kind FROM session_events ORDER BY seq")]
+        await until(lambda: fetch_rows(postgres_url, "SELECT state FROM sessions") == [("idle",)])
+        await until(lambda: fetch_rows(postgres_url, "SELECT count(*) FROM procrastinate_jobs") == [(0,)])
+    kinds = [kind for (kind,) in fetch_rows(postgres_url, "SELECT kind FROM session_events ORDER BY seq")]
     assert kinds.count("user_message") == kinds.count("done") == 1
-    epochs = ask(postgres_url, "SELECT epoch FROM session_events ORDER BY seq")
+    epochs = fetch_rows(postgres_url, "SELECT epoch FROM session_events ORDER BY seq")
     assert epochs == sorted(epochs)
 
 
@@ -100,7 +102,7 @@ async def test_stop_of_all_nodes_holds_for_later_nodes_and_for_one_whose_lease_h
         async with crib_on(postgres_url, tmp_path / "c") as third:
             assert not third.stop_switch.is_stopped, "the marker of the third node is outdated"
     query = "SELECT tool FROM audit WHERE tool IN ('crib.stop', 'crib.resume') AND phase = 'outcome' ORDER BY at"
-    kinds = ask(postgres_url, query)
+    kinds = fetch_rows(postgres_url, query)
     assert kinds == [("crib.stop",), ("crib.resume",)]
 
 

@@ -15,7 +15,7 @@ from threading import Thread
 import anyio
 import pytest
 
-from integration.upstream.upstream.harness import Yard, call, found, open_yard
+from integration.upstream.upstream.harness import PoolHarness, call, discovery_of, open_harness
 from long_tests import takes_long
 from programs import ROOT
 from toolcrib.base.processes.process import Processes
@@ -39,11 +39,11 @@ PYTHON = os.path.realpath(sys.executable)
 class Machine:
     """A user with a project, a private key, and servers that can run in a sandbox."""
 
-    def __init__(self, root: Path, yard: Yard) -> None:
+    def __init__(self, root: Path, harness: PoolHarness) -> None:
         self.home = root / "user"
         self.project = self.home / "project"
         self.private = self.home / ".ssh" / "id_ed25519"
-        self._yard = yard
+        self._harness = harness
         for file, text in ((self.project / "note.txt", "inside"), (self.private, "a private key")):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
@@ -53,8 +53,8 @@ class Machine:
         place = str(self.project)
         source = DefinitionSource("claude-code", "project", "mcp.json", project=place, directory=place)
         spec = ServerSpec("x", "stdio", source, command=command, args=args, env=env, cwd=place, sandbox=sandbox)
-        self._yard.pool.reconcile(None, found(replace(spec, alias="x")))
-        server = self._yard.source("x")
+        self._harness.pool.reconcile(None, discovery_of(replace(spec, alias="x")))
+        server = self._harness.source("x")
         await server.upstream.check()  # its tools may be known from an earlier start
         assert server.status.state == "connected", server.status
         return server
@@ -68,7 +68,7 @@ async def machine(tmp_path: Path) -> AsyncGenerator[Machine]:
     sandboxes = tmp_path / "crib" / "tmp"
     async with (
         Processes(environment, "crib-under-test", tmp_path / "children.json") as processes,
-        open_yard(processes, tmp_path, environment=environment, sandboxes=sandboxes, timing=Timing()) as opened,
+        open_harness(processes, tmp_path, environment=environment, sandboxes=sandboxes, timing=Timing()) as opened,
     ):
         yield Machine(tmp_path, opened)
 

@@ -10,8 +10,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, BrowserContext, Page, StorageState
 
 from e2e.console.conftest import Complaints
+from integration.web.console.console_client import ConsoleClient, open_console
 from integration.web.console.every_page import DOWNLOADS, PARTS, every_page, write_servers
-from integration.web.console.visitor import Visitor, visiting
 from long_tests import takes_long
 
 Axe = Callable[[Page], list[str]]
@@ -22,7 +22,7 @@ PHONE = (390, 800)
 class Filled:
     """A crib in this process with one of everything."""
 
-    visitor: Visitor
+    visitor: ConsoleClient
     portal: BlockingPortal
     pages: list[str]
 
@@ -39,7 +39,7 @@ def crib(tmp_path_factory: pytest.TempPathFactory) -> Generator[Filled]:
     (user / "project").mkdir()
     with (
         start_blocking_portal("asyncio") as portal,
-        portal.wrap_async_context_manager(visiting(user / "home", user)) as visitor,
+        portal.wrap_async_context_manager(open_console(user / "home", user)) as visitor,
     ):
         addresses = portal.call(every_page, visitor, user / "project")
         pages = [address for path, address in addresses.items() if path not in PARTS | DOWNLOADS]

@@ -12,8 +12,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, Page, StorageState, expect
 
 from hostile_strings import WORST
-from integration.web.console.stranger import estranged
-from integration.web.console.visitor import Visitor
+from integration.web.console.console_client import ConsoleClient
+from integration.web.console.hostile_crib import hostile_crib
 from toolcrib.agents.sessions.sessions import NewSession
 
 BOUND = 30.0
@@ -32,7 +32,7 @@ window.alert = window.confirm = window.prompt = () => { window.ran = 1; };
 class Estranged:
     """The crib of a stranger in this process, and the way to its thread."""
 
-    visitor: Visitor
+    visitor: ConsoleClient
     portal: BlockingPortal
 
     @property
@@ -46,7 +46,7 @@ def crib(tmp_path_factory: pytest.TempPathFactory) -> Generator[Estranged]:
     """A crib with the worst strings in every field."""
     with (
         start_blocking_portal("asyncio") as portal,
-        portal.wrap_async_context_manager(estranged(tmp_path_factory.mktemp("user"), WORST)) as visitor,
+        portal.wrap_async_context_manager(hostile_crib(tmp_path_factory.mktemp("user"), WORST)) as visitor,
     ):
         yield Estranged(visitor, portal)
 
@@ -99,7 +99,7 @@ def test_nothing_runs_in_a_conversation_as_it_streams_and_is_drawn_anew(
     unharmed(page)
 
 
-async def begun(visitor: Visitor, cwd: Path) -> str:
+async def begun(visitor: ConsoleClient, cwd: Path) -> str:
     """A session that waits for its first message."""
     with anyio.fail_after(BOUND):
         made = await visitor.crib.sessions.create(NewSession("web", str(cwd), mode="default", runner="played"))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from integration.store.databases import ask
+from integration.store.databases import fetch_rows
 from toolcrib.agents.credits import DEFAULT, Amounts, Budget, Credits
 from toolcrib.model.errors import Denied, InvalidRequest
 from toolcrib.model.principals import Principal
@@ -122,7 +122,7 @@ async def test_the_ledger_is_there_after_a_restart(database: str) -> None:
         await Credits(store).charge(session(), Spent(turns=1))
     async with open_store(database) as store:
         assert await Credits(store).exhausted(session()) is not None
-    assert ask(database, "SELECT agent, kind, turns FROM credit_entries") == [("cook", "spent", 1)]
+    assert fetch_rows(database, "SELECT agent, kind, turns FROM credit_entries") == [("cook", "spent", 1)]
 
 
 async def test_what_cannot_be_written_is_written_with_the_next_turn(
@@ -141,4 +141,4 @@ async def test_what_cannot_be_written_is_written_with_the_next_turn(
         assert (await credits.balance("cook")).spent.turns == 2
         await credits.charge(session(), Spent(turns=1))
         assert (await credits.balance("cook")).spent.turns == 3
-    assert ask(sqlite_url, "SELECT turns FROM credit_entries") == [(3,)]
+    assert fetch_rows(sqlite_url, "SELECT turns FROM credit_entries") == [(3,)]

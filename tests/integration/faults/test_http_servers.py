@@ -13,11 +13,11 @@ from integration.upstream.http.harness import (
     INITIALIZED,
     STREAM,
     Request,
-    answer,
     chunk,
+    http_response,
     official_server,
     raw_server,
-    result,
+    result_response,
 )
 from lab import eventually
 from long_tests import takes_long
@@ -37,14 +37,14 @@ def modern_server(on_call: Answer) -> Answer:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         match request.method:
             case "server/discover":
-                writer.write(result(request, DISCOVERED))
+                writer.write(result_response(request, DISCOVERED))
             case "tools/list":
-                writer.write(result(request, TOOLS))
+                writer.write(result_response(request, TOOLS))
             case "tools/call":
                 await on_call(request, writer)
             case _:
                 error = b'{"jsonrpc":"2.0","id":%d,"error":{"code":-32601,"message":"No"}}' % request.message["id"]
-                writer.write(answer(error))
+                writer.write(http_response(error))
 
     return script
 
@@ -70,7 +70,7 @@ async def truncated_stream(request: Request, writer: asyncio.StreamWriter) -> No
 
 async def html_page(request: Request, writer: asyncio.StreamWriter) -> None:
     """Answer with an HTML page."""
-    writer.write(answer(b"<html>Welcome</html>", kind="text/html"))
+    writer.write(http_response(b"<html>Welcome</html>", kind="text/html"))
 
 
 async def no_content(request: Request, writer: asyncio.StreamWriter) -> None:
@@ -85,17 +85,17 @@ async def garbage(request: Request, writer: asyncio.StreamWriter) -> None:
 
 async def unavailable(request: Request, writer: asyncio.StreamWriter) -> None:
     """Answer 503 with an absurd `Retry-After`."""
-    writer.write(answer(b"", "503 Service Unavailable", headers={"retry-after": "1000000000"}))
+    writer.write(http_response(b"", "503 Service Unavailable", headers={"retry-after": "1000000000"}))
 
 
 async def redirect_loop(request: Request, writer: asyncio.StreamWriter) -> None:
     """Redirect to the same address."""
-    writer.write(answer(b"", "307 Temporary Redirect", headers={"location": "/mcp"}))
+    writer.write(http_response(b"", "307 Temporary Redirect", headers={"location": "/mcp"}))
 
 
 async def leaking_error(request: Request, writer: asyncio.StreamWriter) -> None:
     """Fail with an error that repeats the client's secret."""
-    writer.write(answer(request.headers["x-api-key"].encode(), "500 Internal Server Error", "text/plain"))
+    writer.write(http_response(request.headers["x-api-key"].encode(), "500 Internal Server Error", "text/plain"))
 
 
 async def endless_stream(request: Request, writer: asyncio.StreamWriter) -> None:
@@ -157,7 +157,7 @@ async def test_hung_http_call_times_out_without_delaying_other_servers(machine: 
 
             await with_healthy_calls(client, call_bad)
             assert answers[0]["isError"]
-            await eventually(lambda: raw.left > 0)  # closing the connection cancels the request
+            await eventually(lambda: raw.closed > 0)  # closing the connection cancels the request
 
 
 async def test_forgotten_mcp_session_is_reopened_and_the_call_sent_once(machine: Machine) -> None:
@@ -168,23 +168,23 @@ async def test_forgotten_mcp_session_is_reopened_and_the_call_sent_once(machine:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         session = request.headers.get("mcp-session-id", "")
         if request.verb != "POST":
-            writer.write(answer(b"", "405 Method Not Allowed"))
+            writer.write(http_response(b"", "405 Method Not Allowed"))
         elif request.method == "server/discover":
             writer.write(
-                answer(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"No"}}', "400 Bad Request")
+                http_response(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"No"}}', "400 Bad Request")
             )
         elif request.method == "initialize":
             sessions.append(f"session-{len(sessions)}")
-            writer.write(result(request, INITIALIZED, {"mcp-session-id": sessions[-1]}))
+            writer.write(result_response(request, INITIALIZED, {"mcp-session-id": sessions[-1]}))
         elif session in forgotten:
-            writer.write(answer(b"", "404 Not Found"))
+            writer.write(http_response(b"", "404 Not Found"))
         elif "id" not in request.message:
             writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
         elif request.method == "tools/list":
-            writer.write(result(request, TOOLS))
+            writer.write(result_response(request, TOOLS))
         else:
             calls.append(session)
-            writer.write(result(request, {"content": []}))
+            writer.write(result_response(request, {"content": []}))
 
     async with raw_server(script) as raw, machine.crib(old={"type": "http", "url": raw.url}) as (_, client):
         await until_state(client, "old", "connected")

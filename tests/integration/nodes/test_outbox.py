@@ -8,7 +8,7 @@ import pytest
 
 from deadlines import stretched
 from integration.gate.approvals.requests import OWNER, desk, question
-from integration.store.databases import Server, ask
+from integration.store.databases import Server, fetch_rows
 from toolcrib.base.feed import Feed
 from toolcrib.gate.approvals import approvals
 from toolcrib.model.errors import NotFound
@@ -104,7 +104,7 @@ async def test_events_published_during_a_database_outage_arrive_once(postgres: S
             a.publish("notice", {"number": number})
         await anyio.to_thread.run_sync(postgres.ensure_postgres_running)
         assert [event.data["number"] for event in await take(b, 10, start)] == list(range(10))
-    assert len(ask(postgres_url, "SELECT seq FROM events")) == 10
+    assert len(fetch_rows(postgres_url, "SELECT seq FROM events")) == 10
 
 
 async def test_approval_answered_on_another_node_continues_without_polling(

@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from integration.store.databases import ask
+from integration.store.databases import fetch_rows
 from toolcrib.model.errors import ConfigError
 from toolcrib.nodes.cluster_secret import ClusterSecret
 from toolcrib.store.engine import Store, open_store
@@ -35,7 +35,9 @@ async def test_sign_in_on_one_node_serves_all_and_is_encrypted(postgres_url: str
         )
         await first.keep(CREDENTIAL)
         assert await second.credential("files", URL) == CREDENTIAL
-        assert all(b"hidden" not in bytes(body) for (body,) in ask(postgres_url, "SELECT body FROM sealed_values"))
+        assert all(
+            b"hidden" not in bytes(body) for (body,) in fetch_rows(postgres_url, "SELECT body FROM sealed_values")
+        )
         with pytest.raises(ConfigError, match="another node secret"):
             await (await open_node_credentials(store, "c", tmp_path, ClusterSecret(b"o" * 32))).credential("files", URL)
         await second.forget("files")

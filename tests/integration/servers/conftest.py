@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from integration.servers.world import World
+from integration.servers.user_machine import UserMachine
 from toolcrib.servers.servers import Servers
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def machine(tmp_path: Path) -> UserMachine:
     """A person with servers in several tools."""
-    return World.at(tmp_path)
+    return UserMachine.at(tmp_path)
 
 
 @pytest.fixture
-def desk(world: World) -> Servers:
+def open_servers(machine: UserMachine) -> Servers:
     """The desk of that person's crib."""
-    return world.desk()
+    return machine.open_servers()

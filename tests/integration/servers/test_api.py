@@ -7,7 +7,7 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from integration.servers.world import CURSOR, PROJECT, SECRET, World
+from integration.servers.user_machine import CURSOR, PROJECT, SECRET, UserMachine
 from toolcrib.base.processes.trace import tracer_support
 from toolcrib.model.principals import Principal, Source
 from toolcrib.web.api.servers.shapes import (
@@ -29,11 +29,11 @@ def fits(shape: type[BaseModel], value: Any) -> bool:
     return shape.model_validate(value).model_dump(by_alias=True, exclude_unset=True, mode="json") == value
 
 
-async def test_servers_are_listed_with_exactly_the_agreed_fields(world: World) -> None:
-    async with world.serving() as crib:
-        listed = (await crib.ask("GET", "")).json()
+async def test_servers_are_listed_with_exactly_the_agreed_fields(machine: UserMachine) -> None:
+    async with machine.serving() as crib:
+        listed = (await crib.request("GET", "")).json()
         anywhere = (await crib.client.get("/api/servers")).json()
-        problems = (await crib.ask("GET", "/-/problems")).json()
+        problems = (await crib.request("GET", "/-/problems")).json()
     assert [server["name"] for server in listed] == ["build", "files", "github"]
     assert [server["name"] for server in anywhere] == ["files", "github"]
     assert problems == []
@@ -43,15 +43,15 @@ async def test_servers_are_listed_with_exactly_the_agreed_fields(world: World) -
         "label", "sentence", "action", "sandbox",
     }  # fmt: skip
     assert listed[0]["sources"] == [
-        {"client": "claude-code", "scope": "project", "file": str(world.project / ".mcp.json"), "line": 3}
+        {"client": "claude-code", "scope": "project", "file": str(machine.project / ".mcp.json"), "line": 3}
     ]
     assert SECRET not in json.dumps(listed)
 
 
-async def test_shadowed_and_invalid_servers_stay_visible(world: World) -> None:
-    world.write(world.user / ".lmstudio" / "mcp.json", '{"mcpServers": {"files": {"command": "other"}, "bad": 5}}')
-    async with world.serving() as crib:
-        listed = (await crib.ask("GET", "")).json()
+async def test_shadowed_and_invalid_servers_stay_visible(machine: UserMachine) -> None:
+    machine.write(machine.user / ".lmstudio" / "mcp.json", '{"mcpServers": {"files": {"command": "other"}, "bad": 5}}')
+    async with machine.serving() as crib:
+        listed = (await crib.request("GET", "")).json()
     shadowed = next(server for server in listed if server["state"] == "shadowed")
     invalid = next(server for server in listed if server["state"] == "invalid")
     assert (shadowed["name"], shadowed["shadowedBy"]) == ("files", "files")
@@ -60,32 +60,32 @@ async def test_shadowed_and_invalid_servers_stay_visible(world: World) -> None:
     assert invalid["problems"][0]["message"].startswith("Invalid server config: ")
 
 
-async def test_missing_credential_of_a_program_is_a_problem_of_the_server(world: World) -> None:
+async def test_missing_credential_of_a_program_is_a_problem_of_the_server(machine: UserMachine) -> None:
     body = {"name": "mine", "type": "stdio", "command": "x", "auth": {"type": "oauth", "credentialId": "lost"}}
-    async with world.serving() as crib:
-        await crib.ask("POST", "", body=body)
-        listed = (await crib.ask("GET", "")).json()
-        shown = (await crib.ask("GET", "/mine")).json()
+    async with machine.serving() as crib:
+        await crib.request("POST", "", body=body)
+        listed = (await crib.request("GET", "")).json()
+        shown = (await crib.request("GET", "/mine")).json()
     for server in (next(each for each in listed if each["name"] == "mine"), shown):
         assert [(problem["code"], '"lost"' in problem["message"]) for problem in server["problems"]] == [
             ("oauth.required", True)
         ]
 
 
-async def test_a_server_is_created_read_replaced_and_deleted(world: World) -> None:
+async def test_a_server_is_created_read_replaced_and_deleted(machine: UserMachine) -> None:
     body = {"name": "mine", "type": "stdio", "command": "uvx", "args": ["x"], "env": {"KEY": SECRET}, "timeout": 500}
-    async with world.serving() as crib:
-        created = await crib.ask("POST", "", body=body)
-        shown = await crib.ask("GET", "/mine")
+    async with machine.serving() as crib:
+        created = await crib.request("POST", "", body=body)
+        shown = await crib.request("GET", "/mine")
         etag = shown.headers["etag"]
         sent = {**shown.json()["definition"], "command": "npx"}
         headers = {"if-match": etag}
         replaced = await crib.client.put("/api/servers/mine", json=sent, headers=headers)
         stale = await crib.client.put("/api/servers/mine", json=sent, headers=headers)
         stale_delete = await crib.client.delete("/api/servers/mine", headers=headers)
-        own = world.own()["mcpServers"]["mine"]
-        deleted = await crib.ask("DELETE", "/mine")
-        gone = await crib.ask("GET", "/mine")
+        own = machine.own_file()["mcpServers"]["mine"]
+        deleted = await crib.request("DELETE", "/mine")
+        gone = await crib.request("GET", "/mine")
     assert (created.status_code, created.json()["state"]) == (201, "not_checked")
     assert fits(ChangedServer, created.json())
     assert fits(ServerDetails, shown.json())
@@ -97,7 +97,7 @@ async def test_a_server_is_created_read_replaced_and_deleted(world: World) -> No
     assert SECRET not in "".join(answer.text for answer in (created, shown, replaced, stale, deleted))
 
 
-async def test_refusals_have_their_status_and_code(world: World) -> None:
+async def test_refusals_have_their_status_and_code(machine: UserMachine) -> None:
     good = {"name": "mine", "command": "x"}
     cases: list[tuple[str, str, object, int, str]] = [
         ("POST", "", {"name": "a b", "command": "x"}, 422, "server.name_invalid"),
@@ -116,25 +116,25 @@ async def test_refusals_have_their_status_and_code(world: World) -> None:
         ("POST", "/export", {"client": "nobody"}, 422, "config.unsupported"),
         ("POST", "/import", {"names": ["nobody"]}, 404, "server.unknown"),
     ]
-    async with world.serving() as crib:
+    async with machine.serving() as crib:
         for method, path, body, status, code in cases:
-            answer = await crib.ask(method, path, body=body)
+            answer = await crib.request(method, path, body=body)
             assert (answer.status_code, answer.json().get("code", "")) == (status, code), (method, path, answer.text)
         for cwd in ("relative", "/with\0nul"):
             assert (await crib.client.get("/api/servers", params={"cwd": cwd})).status_code == 422
 
 
-async def test_a_server_is_switched_trusted_and_brought_back(world: World) -> None:
-    async with world.serving() as crib:
-        off = (await crib.ask("POST", "/files/disable")).json()
-        on = (await crib.ask("POST", "/files/enable")).json()
-        tried = (await crib.ask("POST", "/files/disable", dryRun="true")).json()
-        question = (await crib.ask("GET", "/build")).json()["question"]
-        wrong = await crib.ask("POST", "/build/trust", digest="0" * 64)
-        trusted = (await crib.ask("POST", "/build/trust", digest=question["digest"])).json()
-        untrusted = (await crib.ask("POST", "/build/untrust")).json()
-        removed = (await crib.ask("DELETE", "/files", inClient="true")).json()
-        undone = (await crib.ask("POST", "/undo", body={})).json()
+async def test_a_server_is_switched_trusted_and_brought_back(machine: UserMachine) -> None:
+    async with machine.serving() as crib:
+        off = (await crib.request("POST", "/files/disable")).json()
+        on = (await crib.request("POST", "/files/enable")).json()
+        tried = (await crib.request("POST", "/files/disable", dryRun="true")).json()
+        question = (await crib.request("GET", "/build")).json()["question"]
+        wrong = await crib.request("POST", "/build/trust", digest="0" * 64)
+        trusted = (await crib.request("POST", "/build/trust", digest=question["digest"])).json()
+        untrusted = (await crib.request("POST", "/build/untrust")).json()
+        removed = (await crib.request("DELETE", "/files", inClient="true")).json()
+        undone = (await crib.request("POST", "/undo", body={})).json()
     assert fits(ChangedServer, off)
     assert [answer["state"] for answer in (off, on, tried)] == ["disabled", "untrusted", "untrusted"]
     assert tried["change"]["dryRun"]
@@ -142,21 +142,21 @@ async def test_a_server_is_switched_trusted_and_brought_back(world: World) -> No
     assert [warning["grave"] for warning in question["warnings"]] == [True]
     assert (wrong.status_code, wrong.json()["code"]) == (409, "config.changed")
     assert (trusted["state"], untrusted["state"]) == ("not_checked", "untrusted")
-    assert removed["change"]["file"] == undone["file"] == str(world.cursor)
+    assert removed["change"]["file"] == undone["file"] == str(machine.cursor)
     assert fits(EditShape, undone)
-    assert world.cursor.read_text(encoding="utf-8") == CURSOR
+    assert machine.cursor.read_text(encoding="utf-8") == CURSOR
 
 
-async def test_the_sandbox_of_a_server_is_changed_and_shown(world: World) -> None:
-    async with world.serving() as crib:
-        before = (await crib.ask("GET", "/build")).json()["sandbox"]
-        strict = (await crib.ask("POST", "/build/sandbox", body={"profile": "strict", "read": ["/srv"]})).json()
-        listed = (await crib.ask("GET", "")).json()
-        unknown = await crib.ask("POST", "/build/sandbox", body={"profile": "tight"})
-        relative = await crib.ask("POST", "/build/sandbox", body={"read": ["srv"]})
-        learn = await crib.ask("POST", "/build/sandbox", body={"profile": "learn"})
-        hosts = (await crib.ask("POST", "/build/sandbox", body={"hosts": ["*.Example.com", "::1"]})).json()
-        no_host = await crib.ask("POST", "/build/sandbox", body={"hosts": ["http://x"]})
+async def test_the_sandbox_of_a_server_is_changed_and_shown(machine: UserMachine) -> None:
+    async with machine.serving() as crib:
+        before = (await crib.request("GET", "/build")).json()["sandbox"]
+        strict = (await crib.request("POST", "/build/sandbox", body={"profile": "strict", "read": ["/srv"]})).json()
+        listed = (await crib.request("GET", "")).json()
+        unknown = await crib.request("POST", "/build/sandbox", body={"profile": "tight"})
+        relative = await crib.request("POST", "/build/sandbox", body={"read": ["srv"]})
+        learn = await crib.request("POST", "/build/sandbox", body={"profile": "learn"})
+        hosts = (await crib.request("POST", "/build/sandbox", body={"hosts": ["*.Example.com", "::1"]})).json()
+        no_host = await crib.request("POST", "/build/sandbox", body={"hosts": ["http://x"]})
     assert before == {"profile": "project", "chosen": False, "read": [], "write": [], "network": "all", "hosts": []}
     assert (hosts["sandbox"]["hosts"], hosts["sandbox"]["network"]) == (["*.example.com", "::1"], "hosts")
     assert (no_host.status_code, no_host.json()["code"]) == (422, "sandbox.invalid")
@@ -170,16 +170,16 @@ async def test_the_sandbox_of_a_server_is_changed_and_shown(world: World) -> Non
     assert (relative.status_code, relative.json()["code"]) == (422, "sandbox.invalid")
 
 
-async def test_a_project_is_looked_at_then_trusted_as_it_was_shown(world: World) -> None:
-    path = {"path": str(world.project)}
-    async with world.serving() as crib:
-        shown = (await crib.ask("POST", "/trust", body={**path, "dryRun": True})).json()
+async def test_a_project_is_looked_at_then_trusted_as_it_was_shown(machine: UserMachine) -> None:
+    path = {"path": str(machine.project)}
+    async with machine.serving() as crib:
+        shown = (await crib.request("POST", "/trust", body={**path, "dryRun": True})).json()
         digests = [server["question"]["digest"] for server in shown]
-        world.write(world.project / ".mcp.json", PROJECT.replace("serve", "evil"))
-        refused = await crib.ask("POST", "/trust", body={**path, "digests": digests})
-        world.write(world.project / ".mcp.json", PROJECT)
-        trusted = (await crib.ask("POST", "/trust", body={**path, "digests": digests})).json()
-        untrusted = (await crib.ask("POST", "/untrust", body=path)).json()
+        machine.write(machine.project / ".mcp.json", PROJECT.replace("serve", "evil"))
+        refused = await crib.request("POST", "/trust", body={**path, "digests": digests})
+        machine.write(machine.project / ".mcp.json", PROJECT)
+        trusted = (await crib.request("POST", "/trust", body={**path, "digests": digests})).json()
+        untrusted = (await crib.request("POST", "/untrust", body=path)).json()
     assert all(fits(ServerDetails, server) for server in shown)
     assert [server["trusted"] for server in shown] == [False]
     assert refused.status_code == 409
@@ -187,14 +187,14 @@ async def test_a_project_is_looked_at_then_trusted_as_it_was_shown(world: World)
     assert [server["trusted"] for server in untrusted] == [False]
 
 
-async def test_definitions_move_between_tools(world: World) -> None:
+async def test_definitions_move_between_tools(machine: UserMachine) -> None:
     snippet = json.dumps({"mcpServers": {"notes": {"command": "npx", "args": ["-y", "notes"]}}})
-    async with world.serving() as crib:
-        report = (await crib.ask("POST", "/import", body={})).json()
-        text = (await crib.ask("GET", "/-/export", client="zed", name="files")).json()
-        written = (await crib.ask("POST", "/export", body={"client": "vscode", "dryRun": True})).json()
-        recognised = (await crib.ask("POST", "/recognise", body={"text": snippet})).json()
-        nothing = (await crib.ask("POST", "/recognise", body={"text": "{"})).json()
+    async with machine.serving() as crib:
+        report = (await crib.request("POST", "/import", body={})).json()
+        text = (await crib.request("GET", "/-/export", client="zed", name="files")).json()
+        written = (await crib.request("POST", "/export", body={"client": "vscode", "dryRun": True})).json()
+        recognised = (await crib.request("POST", "/recognise", body={"text": snippet})).json()
+        nothing = (await crib.request("POST", "/recognise", body={"text": "{"})).json()
     assert fits(TransferShape, report)
     assert {each["name"] for each in report["taken"]} == {"files", "github"}
     assert {each["name"] for each in report["skipped"]} == {"build"}
@@ -210,39 +210,39 @@ async def test_definitions_move_between_tools(world: World) -> None:
     assert nothing["problems"]
 
 
-async def test_names_that_are_no_words_of_a_path_can_be_asked_for(world: World) -> None:
-    world.write(world.user / ".lmstudio" / "mcp.json", '{"mcpServers": {"io.github/a b?": {"command": "x"}}}')
-    async with world.serving() as crib:
-        shown = (await crib.ask("GET", "/io.github%2Fa%20b%3F")).json()
-        off = (await crib.ask("POST", "/io.github%2Fa%20b%3F/disable")).json()
-        by_alias = (await crib.ask("GET", f"/{shown['alias']}")).json()
+async def test_names_that_are_no_words_of_a_path_can_be_asked_for(machine: UserMachine) -> None:
+    machine.write(machine.user / ".lmstudio" / "mcp.json", '{"mcpServers": {"io.github/a b?": {"command": "x"}}}')
+    async with machine.serving() as crib:
+        shown = (await crib.request("GET", "/io.github%2Fa%20b%3F")).json()
+        off = (await crib.request("POST", "/io.github%2Fa%20b%3F/disable")).json()
+        by_alias = (await crib.request("GET", f"/{shown['alias']}")).json()
     assert shown["name"] == off["name"] == by_alias["name"] == "io.github/a b?"
     assert off["state"] == "disabled"
 
 
 @pytest.mark.parametrize("name", ["export", "problems", "import", "trust", "undo", "-", "enable"])
-async def test_a_server_may_have_the_name_of_anything_else_under_the_same_path(world: World, name: str) -> None:
-    async with world.serving() as crib:
-        assert (await crib.ask("POST", "", body={"name": name, "command": "x"})).status_code == 201
-        shown = await crib.ask("GET", f"/{name}")
-        off = await crib.ask("POST", f"/{name}/disable")
-        removed = await crib.ask("DELETE", f"/{name}")
+async def test_a_server_may_have_the_name_of_anything_else_under_the_same_path(machine: UserMachine, name: str) -> None:
+    async with machine.serving() as crib:
+        assert (await crib.request("POST", "", body={"name": name, "command": "x"})).status_code == 201
+        shown = await crib.request("GET", f"/{name}")
+        off = await crib.request("POST", f"/{name}/disable")
+        removed = await crib.request("DELETE", f"/{name}")
     assert (shown.json()["name"], off.json()["state"], removed.json()["name"]) == (name, "disabled", name)
 
 
-async def test_every_route_in_the_description_works(world: World) -> None:
+async def test_every_route_in_the_description_works(machine: UserMachine) -> None:
     bodies: dict[tuple[str, str], dict[str, Any]] = {
         ("post", "/api/servers"): {"name": "mine", "command": "x"},
         ("post", "/api/servers/import"): {"dryRun": True},
         ("post", "/api/servers/export"): {"client": "zed", "dryRun": True},
         ("post", "/api/servers/undo"): {},
         ("post", "/api/servers/recognise"): {"text": "npx x"},
-        ("post", "/api/servers/trust"): {"path": str(world.project)},
-        ("post", "/api/servers/untrust"): {"path": str(world.project)},
+        ("post", "/api/servers/trust"): {"path": str(machine.project)},
+        ("post", "/api/servers/untrust"): {"path": str(machine.project)},
         ("put", "/api/servers/{name}"): {"command": "y"},
         ("post", "/api/servers/{name}/sandbox"): {"profile": "off"},
     }
-    async with world.serving() as crib:
+    async with machine.serving() as crib:
         described = (await crib.client.get("/api/openapi.json")).json()["paths"]
         operations = [
             (method, path, operation)
@@ -260,7 +260,7 @@ async def test_every_route_in_the_description_works(world: World) -> None:
             name = "build" if path.endswith("trust") else "mine"
             params = {"client": "zed"} if path.endswith("export") else {}
             place = path.removeprefix("/api/servers").replace("{name}", name)
-            answer = await crib.ask(method.upper(), place, body=body, **params)
+            answer = await crib.request(method.upper(), place, body=body, **params)
             assert answer.is_success, (method, path, answer.text)
             assert f"{answer.status_code}" in operation["responses"]
 
@@ -270,31 +270,31 @@ def nobody_in_particular(source: Source, **names: object) -> Principal:
     return Principal("token", "reader", source)
 
 
-async def test_only_the_owner_changes_anything(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with world.serving() as crib:
+async def test_only_the_owner_changes_anything(machine: UserMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with machine.serving() as crib:
         monkeypatch.setattr(crib.holding.crib.principals, "owner", nobody_in_particular)
-        reads = [await crib.ask("GET", path) for path in ("", "/-/problems", "/files")]
+        reads = [await crib.request("GET", path) for path in ("", "/-/problems", "/files")]
         changes = [
-            await crib.ask("POST", "", body={"name": "mine", "command": "x"}),
-            await crib.ask("PUT", "/files", body={"command": "x"}),
-            await crib.ask("DELETE", "/files"),
-            await crib.ask("POST", "/files/enable"),
-            await crib.ask("POST", "/files/trust"),
-            await crib.ask("POST", "/trust", body={"path": str(world.project)}),
-            await crib.ask("POST", "/import", body={}),
-            await crib.ask("GET", "/-/export", client="cursor"),
-            await crib.ask("POST", "/undo", body={}),
+            await crib.request("POST", "", body={"name": "mine", "command": "x"}),
+            await crib.request("PUT", "/files", body={"command": "x"}),
+            await crib.request("DELETE", "/files"),
+            await crib.request("POST", "/files/enable"),
+            await crib.request("POST", "/files/trust"),
+            await crib.request("POST", "/trust", body={"path": str(machine.project)}),
+            await crib.request("POST", "/import", body={}),
+            await crib.request("GET", "/-/export", client="cursor"),
+            await crib.request("POST", "/undo", body={}),
         ]
     assert [answer.status_code for answer in reads] == [200, 200, 200]
     assert [(answer.status_code, answer.json()["code"]) for answer in changes] == [(403, "policy.denied")] * 9
-    assert not world.home.mcp_json.exists()
+    assert not machine.home.mcp_json.exists()
 
 
-async def test_a_change_is_an_event_that_followers_see(world: World) -> None:
-    async with world.serving() as crib:
-        await crib.ask("GET", "")
+async def test_a_change_is_an_event_that_followers_see(machine: UserMachine) -> None:
+    async with machine.serving() as crib:
+        await crib.request("GET", "")
         after = crib.holding.crib.feed.last
-        await crib.ask("POST", "/files/disable")
+        await crib.request("POST", "/files/disable")
         seen: list[tuple[str, str]] = []
         with anyio.fail_after(5):
             async for event in crib.holding.crib.feed.follow(after):
@@ -305,21 +305,21 @@ async def test_a_change_is_an_event_that_followers_see(world: World) -> None:
 
 
 async def test_a_file_that_others_break_is_an_event_and_a_problem_and_its_servers_stay(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    machine: UserMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolcrib.servers.servers.LOOK_SECONDS", 0.02)
-    async with world.serving() as crib:
-        before = (await crib.ask("GET", "")).json()
+    async with machine.serving() as crib:
+        before = (await crib.request("GET", "")).json()
         after = crib.holding.crib.feed.last
         with anyio.fail_after(5):
             async with crib.client.stream("GET", "/api/events", params={"after": str(after)}) as answer:
-                world.write(world.cursor, CURSOR + "}")
+                machine.write(machine.cursor, CURSOR + "}")
                 lines = answer.aiter_lines()
                 kind = await anext(line async for line in lines if line.startswith("event:"))
                 data = await anext(line async for line in lines if line.startswith("data:"))
-        problems = (await crib.ask("GET", "/-/problems")).json()
-        listed = (await crib.ask("GET", "")).json()
+        problems = (await crib.request("GET", "/-/problems")).json()
+        listed = (await crib.request("GET", "")).json()
     assert kind == "event: config_changed"
-    assert json.loads(data.removeprefix("data:"))["files"] == [str(world.cursor)]
-    assert [(problem["code"], problem["file"]) for problem in problems] == [("config.syntax", str(world.cursor))]
+    assert json.loads(data.removeprefix("data:"))["files"] == [str(machine.cursor)]
+    assert [(problem["code"], problem["file"]) for problem in problems] == [("config.syntax", str(machine.cursor))]
     assert listed == before

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.servers.other_apps import ADDRESS, FILES, Machine, mode
+from integration.servers.apps_machine import ADDRESS, FILES, AppsMachine, mode
 from toolcrib.model.errors import ConfigError, InvalidRequest, NotFound
 from toolcrib.servers.apps.connectable import CONNECTABLE
 from toolcrib.servers.apps.connections import AppConnectRequest
@@ -17,11 +17,11 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def machine(tmp_path: Path) -> AsyncGenerator[Machine]:
+async def machine(tmp_path: Path) -> AsyncGenerator[AppsMachine]:
     """A person without any tool, whose crib has an empty database."""
     async with open_store(f"sqlite:///{tmp_path / 'crib.db'}") as store:
         (tmp_path / "user").mkdir()
-        yield Machine(tmp_path, store)
+        yield AppsMachine(tmp_path, store)
 
 
 def test_the_twelve_come_first_and_every_one_has_a_file_that_can_be_written() -> None:
@@ -30,10 +30,12 @@ def test_the_twelve_come_first_and_every_one_has_a_file_that_can_be_written() ->
 
 
 @pytest.mark.parametrize("client", FILES)
-async def test_a_tool_is_connected_known_again_and_left_byte_for_byte_as_it_was(machine: Machine, client: str) -> None:
+async def test_a_tool_is_connected_known_again_and_left_byte_for_byte_as_it_was(
+    machine: AppsMachine, client: str
+) -> None:
     file = machine.install(client)
     before = file.read_bytes()
-    clients, tokens, desk = await machine.clients()
+    clients, tokens, servers = await machine.clients()
     shown = await clients.connect(AppConnectRequest(client), dry_run=True)
     assert (file.read_bytes(), await tokens.list()) == (before, [])
 
@@ -47,7 +49,7 @@ async def test_a_tool_is_connected_known_again_and_left_byte_for_byte_as_it_was(
     assert "tcb_" not in done.change.diff + shown.change.diff
     assert mode(file) == (0o600 if over == "http" else 0o644)
 
-    found = [server for server in (await desk.list()).servers if server.name == "toolcrib"]
+    found = [server for server in (await servers.list()).servers if server.name == "toolcrib"]
     assert [(each.state, each.problems[0].code) for each in found] == [("disabled", "server.own_crib")]
     [state] = [each.to_json() for each in await clients.list() if each.client.name == client]
     assert (state["state"], state["installed"], state["type"]) == ("connected", True, over)
@@ -63,8 +65,8 @@ async def test_a_tool_is_connected_known_again_and_left_byte_for_byte_as_it_was(
 
 
 @pytest.mark.parametrize("client", [row.name for row in CONNECTABLE])
-async def test_every_tool_gets_a_file_where_it_has_none_which_goes_again(machine: Machine, client: str) -> None:
-    clients, _, desk = await machine.clients()
+async def test_every_tool_gets_a_file_where_it_has_none_which_goes_again(machine: AppsMachine, client: str) -> None:
+    clients, _, servers = await machine.clients()
     with pytest.raises(NotFound, match="was not found on this machine") as missing:
         await clients.connect(AppConnectRequest(client))
     shown = await clients.connect(AppConnectRequest(client), dry_run=True)
@@ -72,13 +74,13 @@ async def test_every_tool_gets_a_file_where_it_has_none_which_goes_again(machine
     done = await clients.connect(AppConnectRequest(client), anyway=True)
     file = Path(done.change.file)
     assert mode(file) == 0o600
-    assert [server.problems[0].code for server in (await desk.list()).servers] == ["server.own_crib"]
+    assert [server.problems[0].code for server in (await servers.list()).servers] == ["server.own_crib"]
     assert (await clients.undo(AppConnectRequest(client))).exact
     assert file not in set(machine.user.rglob("*"))
 
 
 @pytest.mark.parametrize("client", ["cursor", "codex", "goose", "claude-desktop"])
-async def test_an_agent_has_an_entry_and_a_token_of_its_own(machine: Machine, client: str) -> None:
+async def test_an_agent_has_an_entry_and_a_token_of_its_own(machine: AppsMachine, client: str) -> None:
     file = machine.install(client)
     before = file.read_bytes()
     clients, tokens, _ = await machine.clients()
@@ -104,7 +106,7 @@ async def test_an_agent_has_an_entry_and_a_token_of_its_own(machine: Machine, cl
     assert all(token.revoked_at is not None for token in await tokens.list())
 
 
-async def test_an_entry_of_another_port_is_mended_and_keeps_its_token_and_what_was_added(machine: Machine) -> None:
+async def test_an_entry_of_another_port_is_mended_and_keeps_its_token_and_what_was_added(machine: AppsMachine) -> None:
     file = machine.install("cursor")
     clients, tokens, _ = await machine.clients()
     await clients.connect(AppConnectRequest("cursor"))
@@ -124,7 +126,7 @@ async def test_an_entry_of_another_port_is_mended_and_keeps_its_token_and_what_w
     assert b"toolcrib" not in file.read_bytes()
 
 
-async def test_a_token_that_is_gone_is_made_anew_and_undo_leads_to_before_the_first_time(machine: Machine) -> None:
+async def test_a_token_that_is_gone_is_made_anew_and_undo_leads_to_before_the_first_time(machine: AppsMachine) -> None:
     file = machine.install("codex")
     before = file.read_bytes()
     clients, tokens, _ = await machine.clients()
@@ -137,7 +139,7 @@ async def test_a_token_that_is_gone_is_made_anew_and_undo_leads_to_before_the_fi
     assert file.read_bytes() == before
 
 
-async def test_an_entry_that_was_written_by_hand_is_taken_for_the_crib_and_given_a_token(machine: Machine) -> None:
+async def test_an_entry_that_was_written_by_hand_is_taken_for_the_crib_and_given_a_token(machine: AppsMachine) -> None:
     entry = '{"toolcrib": {"url": "http://localhost:1/mcp", "headers": {"Authorization": "Bearer old"}}}'
     file = machine.install("cursor", f'{{"mcpServers": {entry}}}')
     clients, _, _ = await machine.clients()
@@ -146,7 +148,7 @@ async def test_an_entry_that_was_written_by_hand_is_taken_for_the_crib_and_given
     assert "tcb_" in file.read_text(encoding="utf-8")
 
 
-async def test_a_stdio_entry_of_another_home_or_of_a_program_that_is_gone_is_stale(machine: Machine) -> None:
+async def test_a_stdio_entry_of_another_home_or_of_a_program_that_is_gone_is_stale(machine: AppsMachine) -> None:
     words = '{"command": "/gone/toolcrib", "args": ["stdio", "--home", "/elsewhere"]}'
     machine.install("claude-desktop", f'{{"mcpServers": {{"crib": {words}}}}}')
     clients, _, _ = await machine.clients()
@@ -160,7 +162,7 @@ async def test_a_stdio_entry_of_another_home_or_of_a_program_that_is_gone_is_sta
     assert not (await clients.connect(AppConnectRequest("claude-desktop"))).change.changed
 
 
-async def test_stdio_can_be_wanted_and_holds_no_secret(machine: Machine) -> None:
+async def test_stdio_can_be_wanted_and_holds_no_secret(machine: AppsMachine) -> None:
     file = machine.install("cursor")
     clients, tokens, _ = await machine.clients()
     done = await clients.connect(AppConnectRequest("cursor", stdio=True, level="ask"))
@@ -176,14 +178,14 @@ async def test_stdio_can_be_wanted_and_holds_no_secret(machine: Machine) -> None
     assert (await clients.connect(AppConnectRequest("cursor"))).reasons == ("it reaches the crib over stdio",)
 
 
-async def test_a_crib_without_an_address_of_its_own_is_started_by_the_tool(machine: Machine) -> None:
+async def test_a_crib_without_an_address_of_its_own_is_started_by_the_tool(machine: AppsMachine) -> None:
     machine.install("cursor")
     machine.address = None
     clients, _, _ = await machine.clients()
     assert (await clients.connect(AppConnectRequest("cursor"))).type == "stdio"
 
 
-async def test_a_project_file_never_gets_a_secret(machine: Machine) -> None:
+async def test_a_project_file_never_gets_a_secret(machine: AppsMachine) -> None:
     machine.install("cursor")
     project = machine.root / "project"
     (project / ".git").mkdir(parents=True)
@@ -198,7 +200,7 @@ async def test_a_project_file_never_gets_a_secret(machine: Machine) -> None:
         await clients.connect(AppConnectRequest("goose", project, scope="project"))
 
 
-async def test_a_file_that_cannot_be_changed_leaves_no_token_behind(machine: Machine) -> None:
+async def test_a_file_that_cannot_be_changed_leaves_no_token_behind(machine: AppsMachine) -> None:
     machine.install("cursor", '{"mcpServers": {')
     clients, tokens, _ = await machine.clients()
     with pytest.raises(ConfigError, match="cannot be edited"):
@@ -206,7 +208,7 @@ async def test_a_file_that_cannot_be_changed_leaves_no_token_behind(machine: Mac
     assert [token.revoked_at is None for token in await tokens.list()] == [False]
 
 
-async def test_another_server_of_the_same_name_is_not_overwritten(machine: Machine) -> None:
+async def test_another_server_of_the_same_name_is_not_overwritten(machine: AppsMachine) -> None:
     file = machine.install("cursor", '{"mcpServers": {"toolcrib": {"command": "something-else"}}}')
     clients, _, _ = await machine.clients()
     with pytest.raises(InvalidRequest, match="has another server named"):
@@ -214,7 +216,7 @@ async def test_another_server_of_the_same_name_is_not_overwritten(machine: Machi
     assert "something-else" in file.read_text(encoding="utf-8")
 
 
-async def test_other_servers_move_behind_the_crib_and_come_back_with_undo(machine: Machine) -> None:
+async def test_other_servers_move_behind_the_crib_and_come_back_with_undo(machine: AppsMachine) -> None:
     servers = (
         '"docs": {"command": "docs", "args": ["--all"]},\n    "odd": {"command": "x", "args": ["${workspaceFolder}"]},'
     )
@@ -223,7 +225,7 @@ async def test_other_servers_move_behind_the_crib_and_come_back_with_undo(machin
     )
     same = machine.install("claude-desktop", '{"mcpServers": {"docs": {"command": "docs", "args": ["--all"]}}}')
     before = file.read_bytes()
-    clients, _, desk = await machine.clients()
+    clients, _, servers = await machine.clients()
     shown = await clients.connect(AppConnectRequest("cursor"), move=True, dry_run=True)
     assert (file.read_bytes(), machine.home.mcp_json.exists()) == (before, False)
     done = await clients.connect(AppConnectRequest("cursor"), move=True)
@@ -231,7 +233,7 @@ async def test_other_servers_move_behind_the_crib_and_come_back_with_undo(machin
     assert done.moved is not None
     assert [each.name for each in done.moved.moved if each.reason is None] == ["docs", "b"]
     assert [each.name for each in done.moved.moved if each.reason is not None] == ["odd"]
-    assert {server.name: server.state for server in (await desk.list()).servers} == {
+    assert {server.name: server.state for server in (await servers.list()).servers} == {
         "docs": "not_checked",
         "b": "not_checked",
         "odd": "untrusted",
@@ -248,7 +250,7 @@ async def test_other_servers_move_behind_the_crib_and_come_back_with_undo(machin
     assert file.read_bytes() == before
 
 
-async def test_a_tool_has_the_name_of_its_program_too_and_unknown_ones_are_named(machine: Machine) -> None:
+async def test_a_tool_has_the_name_of_its_program_too_and_unknown_ones_are_named(machine: AppsMachine) -> None:
     machine.install("claude-code")
     clients, _, _ = await machine.clients()
     assert (await clients.connect(AppConnectRequest("claude"), dry_run=True)).client.name == "claude-code"
@@ -256,16 +258,16 @@ async def test_a_tool_has_the_name_of_its_program_too_and_unknown_ones_are_named
         await clients.connect(AppConnectRequest("notepad"))
 
 
-async def test_all_connected_tools_are_one_server_of_the_list(machine: Machine) -> None:
-    clients, _, desk = await machine.clients()
+async def test_all_connected_tools_are_one_server_of_the_list(machine: AppsMachine) -> None:
+    clients, _, servers = await machine.clients()
     for client in FILES:
         machine.install(client)
         await clients.connect(AppConnectRequest(client))
-    found = [server for server in (await desk.list()).servers if server.name == "toolcrib"]
+    found = [server for server in (await servers.list()).servers if server.name == "toolcrib"]
     assert [len(server.sources) for server in found] == [12]
 
 
-async def test_level_decides_the_mode_of_the_token_and_another_level_makes_a_new_one(machine: Machine) -> None:
+async def test_level_decides_the_mode_of_the_token_and_another_level_makes_a_new_one(machine: AppsMachine) -> None:
     machine.install("cursor")
     clients, tokens, _ = await machine.clients()
     undecided = await clients.connect(AppConnectRequest("cursor"))
@@ -277,7 +279,7 @@ async def test_level_decides_the_mode_of_the_token_and_another_level_makes_a_new
     assert (again.level, again.change.changed) == ("ask", False)
 
 
-async def test_folder_of_another_app_does_not_count_as_an_installation(machine: Machine) -> None:
+async def test_folder_of_another_app_does_not_count_as_an_installation(machine: AppsMachine) -> None:
     (machine.user / ".claude").mkdir()
     clients, _, _ = await machine.clients()
     assert [each.client.name for each in await clients.list(programs=frozenset()) if each.installed] == []
@@ -285,26 +287,26 @@ async def test_folder_of_another_app_does_not_count_as_an_installation(machine: 
     assert [each.client.name for each in await clients.list(programs=frozenset()) if each.installed] == ["oh-my-pi"]
 
 
-async def test_import_never_takes_the_crib_itself(machine: Machine) -> None:
+async def test_import_never_takes_the_crib_itself(machine: AppsMachine) -> None:
     machine.install("cursor")
-    clients, _, desk = await machine.clients()
+    clients, _, servers = await machine.clients()
     await clients.connect(AppConnectRequest("cursor"))
-    done = (await desk.import_()).to_json()
+    done = (await servers.import_()).to_json()
     assert [each["name"] for each in done["taken"]] == ["b"]
     assert [(each["from"]["name"], each["reason"]) for each in done["skipped"]] == [
         ("toolcrib", "it is this crib itself")
     ]
 
 
-async def test_export_writes_to_the_apps_own_file_under_its_own_key(machine: Machine) -> None:
+async def test_export_writes_to_the_apps_own_file_under_its_own_key(machine: AppsMachine) -> None:
     """Not to an older file of the app, nor under another app's key."""
-    _, _, desk = await machine.clients()
-    await desk.add("mine", {"type": "stdio", "command": "x"})
+    _, _, servers = await machine.clients()
+    await servers.add("mine", {"type": "stdio", "command": "x"})
     code = machine.user / ".config" / "Code" / "User"
     code.mkdir(parents=True)
     (code / "settings.json").write_text("{}", encoding="utf-8")
     (code / "mcp.json").write_text('{"mcpServers": {"mine": {"command": "old"}}}', encoding="utf-8")
-    await desk.export_to("vscode")
+    await servers.export_to("vscode")
     assert (code / "settings.json").read_text(encoding="utf-8") == "{}"
     assert json.loads((code / "mcp.json").read_text(encoding="utf-8")) == {
         "mcpServers": {"mine": {"command": "old"}},
@@ -312,7 +314,7 @@ async def test_export_writes_to_the_apps_own_file_under_its_own_key(machine: Mac
     }
 
 
-async def test_how_tools_are_listed_is_written_kept_and_changed(machine: Machine) -> None:
+async def test_how_tools_are_listed_is_written_kept_and_changed(machine: AppsMachine) -> None:
     file = machine.install("cursor")
     clients, tokens, _ = await machine.clients()
     done = await clients.connect(AppConnectRequest("cursor", tools_if_new="search"))
@@ -328,7 +330,7 @@ async def test_how_tools_are_listed_is_written_kept_and_changed(machine: Machine
     assert len(await tokens.list()) == 1
 
 
-async def test_repair_keeps_options_of_the_address_that_were_set_by_hand(machine: Machine) -> None:
+async def test_repair_keeps_options_of_the_address_that_were_set_by_hand(machine: AppsMachine) -> None:
     file = machine.install("cursor")
     clients, _, _ = await machine.clients()
     await clients.connect(AppConnectRequest("cursor"))
@@ -345,7 +347,7 @@ async def test_repair_keeps_options_of_the_address_that_were_set_by_hand(machine
     assert "5000/mcp?tool_tokens=8000&cwd=%2Fsrv%2Fa&tools=code" in file.read_text(encoding="utf-8")
 
 
-async def test_address_of_an_agent_names_all_tools_only_if_asked_to(machine: Machine) -> None:
+async def test_address_of_an_agent_names_all_tools_only_if_asked_to(machine: AppsMachine) -> None:
     file = machine.install("cursor")
     clients, _, _ = await machine.clients()
     done = await clients.connect(AppConnectRequest("cursor", agent="reviewer"))

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from integration.servers.world import SECRET, Serving, World
+from integration.servers.user_machine import SECRET, Serving, UserMachine
 from long_tests import takes_long
 from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.base.settings import Environment
@@ -40,9 +40,9 @@ def value_of(client: str) -> str:
     return "ghp_" + "".join(f"{ord(letter):x}" for letter in client.ljust(20, "z"))[:36]
 
 
-async def write_files(world: World, clients: tuple[str, ...]) -> dict[str, Path]:
+async def write_files(machine: UserMachine, clients: tuple[str, ...]) -> dict[str, Path]:
     """Give these apps, if their files can be written, a file with a secret, and return the files."""
-    places = (await world.desk().view(None)).places.files
+    places = (await machine.open_servers().view(None)).places.files
     files: dict[str, Path] = {}
     for client, dialect in ((each, CLIENTS[each]) for each in clients):
         place = next((each for each in places if each.format == client and each.scope == "user"), None)
@@ -52,11 +52,11 @@ async def write_files(world: World, clients: tuple[str, ...]) -> dict[str, Path]
         source = DefinitionSource("toolcrib", "user", "x")
         spec = ServerSpec(f"of-{client}", "stdio", command="run", args=(client,), env=env, source=source)
         text, _ = snippet({spec.name: spec}, client)
-        files[client] = world.write(place.file, text)
+        files[client] = machine.write(place.file, text)
     return files
 
 
-async def ask(crib: Serving, method: str, path: str, body: object = None, *, cwd: bool = False) -> Any:
+async def request_json(crib: Serving, method: str, path: str, body: object = None, *, cwd: bool = False) -> Any:
     """Return the answer of one request under `/api/secrets`."""
     params = {"cwd": crib.cwd} if cwd else {}
     answer = await crib.client.request(method, f"/api/secrets{path}", params=params, json=body)
@@ -66,69 +66,69 @@ async def ask(crib: Serving, method: str, path: str, body: object = None, *, cwd
 
 @takes_long
 async def test_secrets_of_all_apps_move_and_come_back_byte_for_byte(
-    world: World, caplog: pytest.LogCaptureFixture
+    machine: UserMachine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    files = await write_files(world, tuple(CLIENTS))
+    files = await write_files(machine, tuple(CLIENTS))
     assert len(files) > 30
-    await check_move_and_undo(world, files, caplog)
+    await check_move_and_undo(machine, files, caplog)
 
 
 async def test_secrets_of_json_toml_and_yaml_files_move_and_come_back(
-    world: World, caplog: pytest.LogCaptureFixture
+    machine: UserMachine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await check_move_and_undo(world, await write_files(world, ("codex", "goose", "windsurf", "hermes")), caplog)
+    await check_move_and_undo(machine, await write_files(machine, ("codex", "goose", "windsurf", "hermes")), caplog)
 
 
-async def check_move_and_undo(world: World, files: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
+async def check_move_and_undo(machine: UserMachine, files: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
     """Move the secrets of these files, check what is left of them, and undo it."""
     caplog.set_level(logging.DEBUG)
-    before = {file: file.read_bytes() for file in (*files.values(), world.cursor)}
+    before = {file: file.read_bytes() for file in (*files.values(), machine.cursor)}
     values = [value_of(client) for client in files] + [SECRET]
-    async with world.serving() as crib:
-        found = await ask(crib, "GET", "")
-        plan = await ask(crib, "POST", "/move", {"dryRun": True})
+    async with machine.serving() as crib:
+        found = await request_json(crib, "GET", "")
+        plan = await request_json(crib, "POST", "/move", {"dryRun": True})
         assert {file: file.read_bytes() for file in before} == before
-        moved = await ask(crib, "POST", "/move", {})
-        stored = await ask(crib, "GET", "/stored")
+        moved = await request_json(crib, "POST", "/move", {})
+        stored = await request_json(crib, "GET", "/stored")
         shown = [found, plan, moved, stored, (await crib.client.get("/api/servers")).json()]
         connectable = {row.name for row in CONNECTABLE}
         for client, file in files.items():
             assert (value_of(client) in file.read_text(encoding="utf-8")) == (client not in connectable), client
         assert {row["client"] for row in moved["skipped"]} == files.keys() - connectable
         left_in_home = [
-            file for file in world.home.root.rglob("*") if file.is_file() for value in values
+            file for file in machine.home.root.rglob("*") if file.is_file() for value in values
             if value.encode() in file.read_bytes()
         ]  # fmt: skip
         assert left_in_home == []
-        shown.append(await ask(crib, "POST", "/undo", {}))
+        shown.append(await request_json(crib, "POST", "/undo", {}))
         shown.append([dict(record) for record in await crib.holding.crib.audit.find(Filters())])
-        assert await ask(crib, "GET", "/stored") == []
+        assert await request_json(crib, "GET", "/stored") == []
     assert {file: file.read_bytes() for file in before} == before
     told = json.dumps(shown, default=str) + caplog.text
     assert [value for value in values if value in told] == []
 
 
-async def test_own_files_refer_to_the_keyring_and_keep_their_comments(world: World) -> None:
+async def test_own_files_refer_to_the_keyring_and_keep_their_comments(machine: UserMachine) -> None:
     entry = f'{{"command": "x", "args": ["--token={SECRET}"]}}'
     text = f'{{\n  // mine\n  "mcpServers": {{\n    "own": {entry} // here\n  }}\n}}\n'
-    world.write(world.home.mcp_json, text)
-    async with world.serving() as crib:
-        moved = await ask(crib, "POST", "/move", {"names": ["own"]})
+    machine.write(machine.home.mcp_json, text)
+    async with machine.serving() as crib:
+        moved = await request_json(crib, "POST", "/move", {"names": ["own"]})
     assert [(row["field"], row["how"]) for row in moved["moved"]] == [("args[0]", "keyring")]
-    assert world.home.mcp_json.read_text(encoding="utf-8") == text.replace(SECRET, "${keyring:OWN_SECRET}")
+    assert machine.home.mcp_json.read_text(encoding="utf-8") == text.replace(SECRET, "${keyring:OWN_SECRET}")
 
 
-async def test_secret_that_is_the_default_of_a_variable_moves_too(world: World) -> None:
+async def test_secret_that_is_the_default_of_a_variable_moves_too(machine: UserMachine) -> None:
     entry = {
         "command": "x",
         "args": ["--header", f"Authorization: Bearer ${{UNSET_TOKEN:-{SECRET}}}"],
         "env": {"API_TOKEN": f"${{UNSET_TOKEN:-{SECRET}}}", "MODE": "${MODE:-fast}"},
     }
-    world.write(world.home.mcp_json, json.dumps({"mcpServers": {"own": entry}}))
-    async with world.serving() as crib:
-        moved = await ask(crib, "POST", "/move", {"names": ["own"]})
+    machine.write(machine.home.mcp_json, json.dumps({"mcpServers": {"own": entry}}))
+    async with machine.serving() as crib:
+        moved = await request_json(crib, "POST", "/move", {"names": ["own"]})
     assert {row["field"] for row in moved["moved"]} == {"args[1]", "env.API_TOKEN"}
-    text = world.home.mcp_json.read_text(encoding="utf-8")
+    text = machine.home.mcp_json.read_text(encoding="utf-8")
     assert SECRET not in text and json.loads(text)["mcpServers"]["own"] == {
         "command": "x",
         "args": ["--header", "Authorization: Bearer ${keyring:UNSET_TOKEN}"],
@@ -136,105 +136,105 @@ async def test_secret_that_is_the_default_of_a_variable_moves_too(world: World) 
     }
 
 
-async def test_client_secret_of_a_sign_in_moves_and_comes_back_byte_for_byte(world: World) -> None:
+async def test_client_secret_of_a_sign_in_moves_and_comes_back_byte_for_byte(machine: UserMachine) -> None:
     remote = {"url": "https://mcp.example.com", "auth": {"clientId": "app", "clientSecret": SECRET}}
     text = json.dumps({"mcpServers": {"remote": remote}})
-    world.write(world.home.mcp_json, text)
-    async with world.serving() as crib:
-        moved = await ask(crib, "POST", "/move", {"names": ["remote"]})
+    machine.write(machine.home.mcp_json, text)
+    async with machine.serving() as crib:
+        moved = await request_json(crib, "POST", "/move", {"names": ["remote"]})
         assert [(row["field"], row["how"]) for row in moved["moved"]] == [("auth.clientSecret", "keyring")]
-        written = world.home.mcp_json.read_text(encoding="utf-8")
+        written = machine.home.mcp_json.read_text(encoding="utf-8")
         auth = json.loads(written)["mcpServers"]["remote"]["auth"]
         assert auth == {"clientId": "app", "clientSecret": "${keyring:REMOTE_CLIENT_SECRET}"}
-        (stored,) = await ask(crib, "GET", "/stored")
+        (stored,) = await request_json(crib, "GET", "/stored")
         assert stored["usedBy"] == ["remote"]
-        shown = json.dumps([moved, stored, (await crib.ask("GET", "/remote")).json()])
+        shown = json.dumps([moved, stored, (await crib.request("GET", "/remote")).json()])
         assert SECRET not in shown
-        await ask(crib, "POST", "/undo", {})
-    assert world.home.mcp_json.read_text(encoding="utf-8") == text
+        await request_json(crib, "POST", "/undo", {})
+    assert machine.home.mcp_json.read_text(encoding="utf-8") == text
 
 
-async def test_secrets_that_cannot_move_are_listed_with_the_next_step(world: World) -> None:
+async def test_secrets_that_cannot_move_are_listed_with_the_next_step(machine: UserMachine) -> None:
     servers = {
         "set": {"command": "x", "env": {"API_TOKEN": f"${{PATH:-{SECRET}}}"}},
     }
     text = json.dumps({"mcpServers": servers})
-    world.write(world.home.mcp_json, text)
-    async with world.serving() as crib:
-        listed = [row for row in await ask(crib, "GET", "") if row["client"] == "toolcrib"]
+    machine.write(machine.home.mcp_json, text)
+    async with machine.serving() as crib:
+        listed = [row for row in await request_json(crib, "GET", "") if row["client"] == "toolcrib"]
         assert {(row["server"], row["field"]) for row in listed} == {
             ("set", "env.API_TOKEN"),
         }
-        moved = await ask(crib, "POST", "/move", {"names": ["set"]})
+        moved = await request_json(crib, "POST", "/move", {"names": ["set"]})
     assert moved["moved"] == [] and SECRET not in json.dumps(moved)
     reasons = {row["server"]: row["reason"] for row in moved["skipped"]}
     assert "PATH is set" in reasons["set"]
-    assert world.home.mcp_json.read_text(encoding="utf-8") == text
+    assert machine.home.mcp_json.read_text(encoding="utf-8") == text
 
 
-async def test_server_of_a_trusted_project_moves_within_the_project(world: World) -> None:
-    before = (world.project / ".mcp.json").read_bytes()
-    async with world.serving() as crib:
-        skipped = await ask(crib, "POST", "/move", {"names": ["build"]}, cwd=True)
+async def test_server_of_a_trusted_project_moves_within_the_project(machine: UserMachine) -> None:
+    before = (machine.project / ".mcp.json").read_bytes()
+    async with machine.serving() as crib:
+        skipped = await request_json(crib, "POST", "/move", {"names": ["build"]}, cwd=True)
         assert "not trusted" in skipped["skipped"][0]["reason"]
-        await crib.ask("POST", "/build/trust", allowSecrets="true")
-        moved = await ask(crib, "POST", "/move", {"names": ["build"]}, cwd=True)
+        await crib.request("POST", "/build/trust", allowSecrets="true")
+        moved = await request_json(crib, "POST", "/move", {"names": ["build"]}, cwd=True)
         assert [row["how"] for row in moved["moved"]] == ["behind"]
-        build = next(each for each in (await crib.ask("GET", "")).json() if each["name"] == "build")
+        build = next(each for each in (await crib.request("GET", "")).json() if each["name"] == "build")
         assert (build["trusted"], build["sources"][0]["client"], build["problems"]) == (True, "toolcrib", [])
-        [stored] = await ask(crib, "GET", "/stored", cwd=True)
-        assert (stored["project"], stored["usedBy"]) == (str(world.project), ["build"])
-        await ask(crib, "POST", "/undo", {}, cwd=True)
-    assert (world.project / ".mcp.json").read_bytes() == before
-    assert not (world.project / ".toolcrib" / "mcp.json").exists()
+        [stored] = await request_json(crib, "GET", "/stored", cwd=True)
+        assert (stored["project"], stored["usedBy"]) == (str(machine.project), ["build"])
+        await request_json(crib, "POST", "/undo", {}, cwd=True)
+    assert (machine.project / ".mcp.json").read_bytes() == before
+    assert not (machine.project / ".toolcrib" / "mcp.json").exists()
 
 
 async def test_variable_with_the_same_value_is_referred_to_in_the_syntax_of_the_app(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    machine: UserMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = world.cursor.read_text(encoding="utf-8")
-    environment = Environment({**world.environment, "GH_TOKEN": SECRET})
-    monkeypatch.setattr(World, "environment", property(lambda _: environment))
-    async with world.serving() as crib:
-        moved = await ask(crib, "POST", "/move", {})
+    before = machine.cursor.read_text(encoding="utf-8")
+    environment = Environment({**machine.environment, "GH_TOKEN": SECRET})
+    monkeypatch.setattr(UserMachine, "environment", property(lambda _: environment))
+    async with machine.serving() as crib:
+        moved = await request_json(crib, "POST", "/move", {})
     assert [row["how"] for row in moved["moved"]] == ["variable"]
-    assert world.cursor.read_text(encoding="utf-8") == before.replace(SECRET, "${env:GH_TOKEN}")
+    assert machine.cursor.read_text(encoding="utf-8") == before.replace(SECRET, "${env:GH_TOKEN}")
 
 
-async def test_undo_refuses_to_restore_a_file_that_was_changed_since(world: World) -> None:
-    async with world.serving() as crib:
-        await ask(crib, "POST", "/move", {})
-        world.cursor.write_text(world.cursor.read_text(encoding="utf-8") + "\n", encoding="utf-8")
-        changed = world.cursor.read_bytes()
+async def test_undo_refuses_to_restore_a_file_that_was_changed_since(machine: UserMachine) -> None:
+    async with machine.serving() as crib:
+        await request_json(crib, "POST", "/move", {})
+        machine.cursor.write_text(machine.cursor.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+        changed = machine.cursor.read_bytes()
         answer = await crib.client.post("/api/secrets/undo", json={})
         assert (answer.status_code, answer.json()["code"]) == (409, "config.changed")
-        assert world.cursor.read_bytes() == changed
-        assert "keyring" in world.home.mcp_json.read_text(encoding="utf-8")
+        assert machine.cursor.read_bytes() == changed
+        assert "keyring" in machine.home.mcp_json.read_text(encoding="utf-8")
 
 
-async def test_secret_of_the_user_cannot_be_used_by_a_project(world: World) -> None:
+async def test_secret_of_the_user_cannot_be_used_by_a_project(machine: UserMachine) -> None:
     entry = {"mcpServers": {"thief": {"command": "x", "env": {"A": "${keyring:MINE}"}}}}
-    world.write(world.project / ".mcp.json", json.dumps(entry))
-    async with world.serving() as crib:
-        await ask(crib, "PUT", "/MINE", {"value": "value-of-mine-1"})
-        thief = next(each for each in (await crib.ask("GET", "")).json() if each["name"] == "thief")
-        shown = (await crib.ask("GET", "/thief")).json()
+    machine.write(machine.project / ".mcp.json", json.dumps(entry))
+    async with machine.serving() as crib:
+        await request_json(crib, "PUT", "/MINE", {"value": "value-of-mine-1"})
+        thief = next(each for each in (await crib.request("GET", "")).json() if each["name"] == "thief")
+        shown = (await crib.request("GET", "/thief")).json()
     assert [problem["code"] for problem in thief["problems"]] == ["server.secret_missing"]
     assert [(each["kind"], each["name"], each["grave"]) for each in shown["question"]["resolves"]] == [
         ("credential", "MINE", True)
     ]
 
 
-async def test_new_value_restarts_the_server_that_uses_the_secret(world: World) -> None:
-    seen = world.root / "seen"
+async def test_new_value_restarts_the_server_that_uses_the_secret(machine: UserMachine) -> None:
+    seen = machine.root / "seen"
     words = ["-c", NOTES_ITS_TOKEN, str(seen), str(Path(__file__).parents[2])]
     own = {"command": sys.executable, "args": words, "env": {"API_TOKEN": "${keyring:MINE}"}}
-    world.write(world.home.mcp_json, json.dumps({"mcpServers": {"own": own}}))
-    async with world.serving() as crib:
-        missing = (await crib.ask("GET", "/own")).json()["problems"]
-        first = await ask(crib, "PUT", "/MINE", {"value": "value-of-mine-1"})
-        tested = (await crib.ask("POST", "/own/test")).json()
-        again = await ask(crib, "PUT", "/MINE", {"value": "value-of-mine-2"})
+    machine.write(machine.home.mcp_json, json.dumps({"mcpServers": {"own": own}}))
+    async with machine.serving() as crib:
+        missing = (await crib.request("GET", "/own")).json()["problems"]
+        first = await request_json(crib, "PUT", "/MINE", {"value": "value-of-mine-1"})
+        tested = (await crib.request("POST", "/own/test")).json()
+        again = await request_json(crib, "PUT", "/MINE", {"value": "value-of-mine-2"})
         with anyio.fail_after(20):
             while "value-of-mine-2" not in seen.read_text(encoding="utf-8"):  # noqa: ASYNC110 another process writes it
                 await anyio.sleep(0.02)
@@ -256,10 +256,10 @@ async def test_keyring_is_referred_to_in_every_syntax_and_field(tmp_path: Path, 
     assert (resolved.headers, resolved.url, resolved.problems) == ({"H": whole}, whole, ())
 
 
-async def test_used_secret_is_not_removed(world: World) -> None:
-    world.write(world.home.mcp_json, '{"mcpServers": {"own": {"command": "x", "env": {"A": "${keyring:MINE}"}}}}')
-    async with world.serving() as crib:
-        await ask(crib, "PUT", "/MINE", {"value": "value-of-mine-1"})
+async def test_used_secret_is_not_removed(machine: UserMachine) -> None:
+    machine.write(machine.home.mcp_json, '{"mcpServers": {"own": {"command": "x", "env": {"A": "${keyring:MINE}"}}}}')
+    async with machine.serving() as crib:
+        await request_json(crib, "PUT", "/MINE", {"value": "value-of-mine-1"})
         refused = await crib.client.delete("/api/secrets/MINE")
         missing = await crib.client.delete("/api/secrets/OTHER")
     assert (refused.status_code, refused.json()["code"]) == (409, "secret.in_use")

@@ -99,7 +99,7 @@ def run(url: str, *statements: str) -> None:
             connection.exec_driver_sql(statement)
 
 
-def ask(url: str, query: str) -> list[tuple[Any, ...]]:
+def fetch_rows(url: str, query: str) -> list[tuple[Any, ...]]:
     """Read past the store."""
 
     def rows(connection: Connection) -> list[tuple[Any, ...]]:

@@ -16,13 +16,13 @@ def size(path: Path) -> int:
     return path.stat().st_size
 
 
-def beside(path: Path, suffix: str) -> Path:
+def sibling(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
 def commits_in_log(path: Path) -> int:
     """Transactions in the write-ahead log: frames that carry the size of the database after a commit."""
-    log = beside(path, "-wal").read_bytes()
+    log = sibling(path, "-wal").read_bytes()
     if not log:
         return 0
     page = struct.unpack(">I", log[8:12])[0]
@@ -31,7 +31,7 @@ def commits_in_log(path: Path) -> int:
 
 
 @contextlib.contextmanager
-def largest_file(size: int) -> Generator[None]:
+def file_size_limit(size: int) -> Generator[None]:
     """No file of this process may grow beyond this, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from integration.store.databases import ask
+from integration.store.databases import fetch_rows
 from toolcrib.nodes.database_clock import DatabaseClock
 from toolcrib.store.engine import open_store
 
@@ -19,5 +19,5 @@ async def test_the_clock_shows_the_time_of_the_database(postgres_url: str) -> No
         shown = clock.now()
         seconds += 60
         assert (clock.now() - shown).total_seconds() == 60
-    [(now,)] = ask(postgres_url, "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS FLOAT)")
+    [(now,)] = fetch_rows(postgres_url, "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS FLOAT)")
     assert 0 <= (datetime.fromtimestamp(now, UTC) - shown).total_seconds() < 60

@@ -5,7 +5,7 @@ import psycopg
 import pytest
 from sqlalchemy import insert, select
 
-from integration.store.databases import Server, ask
+from integration.store.databases import Server, fetch_rows
 from toolcrib.model.errors import ConfigError, Unavailable
 from toolcrib.store.engine import Store, open_store
 from toolcrib.store.schema import names
@@ -68,7 +68,7 @@ async def test_a_server_that_restarts_fails_writes_and_serves_them_again(postgre
             await store.read(lambda connection: connection.scalars(select(names.c.name)).all())
         await anyio.to_thread.run_sync(postgres.ensure_postgres_running)
         await write_when_possible(store, "after")
-    assert ask(postgres_url, "SELECT name FROM names ORDER BY name") == [("after",), ("before",)]
+    assert fetch_rows(postgres_url, "SELECT name FROM names ORDER BY name") == [("after",), ("before",)]
 
 
 async def test_a_server_that_cannot_be_reached_is_told_without_the_password() -> None:
@@ -90,4 +90,4 @@ async def test_the_other_spellings_of_an_address_are_understood(postgres_url: st
     for scheme in ("postgres", "postgresql+psycopg"):
         async with open_store(postgres_url.replace("postgresql", scheme, 1), durability="power") as store:
             await write(store, scheme)
-    assert ask(postgres_url, "SELECT count(*) FROM names") == [(2,)]
+    assert fetch_rows(postgres_url, "SELECT count(*) FROM names") == [(2,)]

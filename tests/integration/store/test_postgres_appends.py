@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from sqlalchemy import Select, func, insert, select
 
-from integration.store.databases import ask
+from integration.store.databases import fetch_rows
 from integration.store.test_postgres import drop_connections
 from toolcrib.model.errors import Unavailable
 from toolcrib.store.batch import ConstraintError, Fence, Log, Row
@@ -63,7 +63,7 @@ async def test_rows_of_all_sizes_are_stored_as_they_are(postgres_url: str) -> No
         assert await asyncio.gather(*(store.append(log, body, RUN) for body in bodies)) == list(range(2, 44))
         found = await store.read(lambda connection: connection.scalars(select(audit.c.body).order_by(audit.c.id)).all())
         assert found == [b"first", *bodies]
-    assert ask(postgres_url, "SELECT DISTINCT tool FROM audit") == [("naïve ☃",)]
+    assert fetch_rows(postgres_url, "SELECT DISTINCT tool FROM audit") == [("naïve ☃",)]
 
 
 async def test_rows_and_other_writes_are_stored_in_order(postgres_url: str) -> None:
@@ -73,8 +73,8 @@ async def test_rows_and_other_writes_are_stored_in_order(postgres_url: str) -> N
             if number % 4 == 0:
                 await store.write(insert(names).values(form="f", name=f"{number}", server="s", tool=f"{number}"))
             assert await row == number
-    assert ask(postgres_url, "SELECT count(*) FROM audit") == [(19,)]
-    assert ask(postgres_url, "SELECT count(*) FROM names") == [(4,)]
+    assert fetch_rows(postgres_url, "SELECT count(*) FROM audit") == [(19,)]
+    assert fetch_rows(postgres_url, "SELECT count(*) FROM names") == [(4,)]
 
 
 async def test_row_with_a_lost_fence_is_refused_and_the_others_of_its_batch_are_stored(postgres_url: str) -> None:
@@ -106,7 +106,7 @@ async def test_connection_lost_between_rows_costs_no_row(postgres_url: str) -> N
         await store.append(log, b"before", RUN)
         drop_connections(postgres_url)
         with anyio.fail_after(20):
-            while ask(postgres_url, _WRITERS):  # noqa: ASYNC110 nothing announces it
+            while fetch_rows(postgres_url, _WRITERS):  # noqa: ASYNC110 nothing announces it
                 await anyio.sleep(0.02)
         for _ in range(5):  # turns of the loop, to read what the server sent last
             await anyio.lowlevel.checkpoint()
@@ -120,7 +120,7 @@ async def test_rows_in_flight_on_a_lost_connection_fail_and_later_ones_are_store
             other.execute("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE")
             row = store.append(log, b"lost", RUN)
             with anyio.fail_after(20):
-                while not ask(postgres_url, _END_WAITING):  # noqa: ASYNC110 nothing announces it
+                while not fetch_rows(postgres_url, _END_WAITING):  # noqa: ASYNC110 nothing announces it
                     await anyio.sleep(0.02)
             with pytest.raises(Unavailable):
                 await row
@@ -137,7 +137,7 @@ async def test_row_that_is_not_answered_fails_at_its_limit(postgres_url: str, mo
             with pytest.raises(Unavailable, match="1 s"), anyio.fail_after(20):
                 await store.append(log, b"late", RUN)
         await store.append(log, b"after", RUN)
-    assert ask(postgres_url, "SELECT count(*) FROM audit WHERE body = 'after'") == [(1,)]
+    assert fetch_rows(postgres_url, "SELECT count(*) FROM audit WHERE body = 'after'") == [(1,)]
 
 
 async def test_second_rows_of_callers_join_the_rows_that_wait(postgres_url: str) -> None:
@@ -155,7 +155,7 @@ async def test_second_rows_of_callers_join_the_rows_that_wait(postgres_url: str)
                 await anyio.lowlevel.checkpoint()
             for _ in range(2):
                 callers.start_soon(call)
-    sizes = ask(postgres_url, "SELECT count(*) FROM audit WHERE id > 1 GROUP BY xmin ORDER BY min(id)")
+    sizes = fetch_rows(postgres_url, "SELECT count(*) FROM audit WHERE id > 1 GROUP BY xmin ORDER BY min(id)")
     assert sizes == [(2,), (4,), (2,)]
 
 

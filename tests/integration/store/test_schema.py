@@ -13,7 +13,7 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DatabaseError
 
 import toolcrib.store
-from integration.store.databases import ask, engine_of, run
+from integration.store.databases import engine_of, fetch_rows, run
 from toolcrib.gate.principals import NamedTokens
 from toolcrib.model.errors import ConfigError, Unavailable
 from toolcrib.model.policy import Binding, Rule, RuleOrigin
@@ -63,7 +63,7 @@ async def test_a_new_database_and_a_migrated_one_have_the_same_schema(database: 
         context = MigrationContext.configure(connection, opts={"include_name": is_ours})
         differences = compare_metadata(context, metadata)
         assert differences == []
-    assert ask(database, "SELECT version_num FROM alembic_version") == [(HEAD,)]
+    assert fetch_rows(database, "SELECT version_num FROM alembic_version") == [(HEAD,)]
 
 
 def script() -> ScriptDirectory:
@@ -84,7 +84,7 @@ async def test_an_older_database_is_migrated_when_it_is_opened(database: str) ->
     async with open_store(database) as store:
         await save_names(store, [("f", "n", "s", "t")])
         assert await load_names(store) == [("f", "n", "s", "t")]
-    assert ask(database, "SELECT version_num FROM alembic_version") == [(HEAD,)]
+    assert fetch_rows(database, "SELECT version_num FROM alembic_version") == [(HEAD,)]
 
 
 async def test_stored_principals_get_the_id_of_the_token_that_they_mean(database: str) -> None:
@@ -116,9 +116,9 @@ async def test_a_newer_database_is_refused_and_left_alone(database: str) -> None
         async with open_store(database):
             pass
     assert raised.value.code == "database.newer"
-    assert ask(database, "SELECT version_num FROM alembic_version") == [("9999",)]
+    assert fetch_rows(database, "SELECT version_num FROM alembic_version") == [("9999",)]
     with pytest.raises(DatabaseError):
-        ask(database, "SELECT * FROM names")
+        fetch_rows(database, "SELECT * FROM names")
 
 
 async def test_a_schema_that_cannot_be_made_leaves_nothing_behind(database: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, inspect
 
-from integration.store.databases import ask, create_at, engine_of, run
+from integration.store.databases import create_at, engine_of, fetch_rows, run
 from toolcrib.model.errors import ConfigError
 from toolcrib.store.engine import open_store
 from toolcrib.store.names import load_names, save_names
@@ -87,12 +87,12 @@ async def test_removal_is_seen_as_a_break_and_an_addition_is_not(
 async def test_restarted_node_accepts_a_newer_schema_that_supports_it(postgres_url: str) -> None:
     async with open_store(postgres_url):
         pass
-    assert ask(postgres_url, "SELECT value FROM epochs WHERE name = 'oldest schema'") == [(int(OLDEST),)]
+    assert fetch_rows(postgres_url, "SELECT value FROM epochs WHERE name = 'oldest schema'") == [(int(OLDEST),)]
     run(postgres_url, "ALTER TABLE names ADD COLUMN note TEXT", "UPDATE alembic_version SET version_num = '9999'")
     async with open_store(postgres_url) as store:
         await save_names(store, [("f", "n", "s", "t")])
         assert await load_names(store) == [("f", "n", "s", "t")]
-    assert ask(postgres_url, "SELECT version_num FROM alembic_version") == [("9999",)]
+    assert fetch_rows(postgres_url, "SELECT version_num FROM alembic_version") == [("9999",)]
     run(postgres_url, f"UPDATE epochs SET value = {int(HEAD) + 1} WHERE name = 'oldest schema'")
     with pytest.raises(ConfigError) as raised:
         async with open_store(postgres_url):
@@ -109,7 +109,7 @@ async def test_url_of_another_database_is_refused(url: str) -> None:
 
 
 async def test_url_with_several_hosts_reaches_the_one_that_accepts_writes(postgres_url: str, tmp_path: Path) -> None:
-    host = str(ask(postgres_url, "SHOW unix_socket_directories")[0][0])
+    host = str(fetch_rows(postgres_url, "SHOW unix_socket_directories")[0][0])
     query = f"host={tmp_path},{host}&target_session_attrs=read-write&options={postgres_url.partition('options=')[2]}"
     for hosts in ("", "127.0.0.1:1,[::1]:2"):  # those of the query count
         async with open_store(f"postgresql://postgres@{hosts}/postgres?{query}&port=5432") as store:

@@ -11,8 +11,8 @@ import anyio
 import pytest
 from sqlalchemy import insert, select
 
-from integration.store.databases import ask, run
-from integration.store.files import beside, commits_in_log, largest_file, mode, size
+from integration.store.databases import fetch_rows, run
+from integration.store.files import commits_in_log, file_size_limit, mode, sibling, size
 from toolcrib.model.errors import ConfigError, Unavailable
 from toolcrib.store.engine import open_store
 from toolcrib.store.schema import names
@@ -52,7 +52,7 @@ async def test_all_files_are_private_under_any_umask(path: Path, sqlite_url: str
     try:
         async with open_store(sqlite_url) as store:
             await store.write(insert(names).values(form="f", name="n", server="s", tool="t"))
-            assert [mode(beside(path, suffix)) for suffix in ("", "-wal", "-shm")] == [0o600] * 3
+            assert [mode(sibling(path, suffix)) for suffix in ("", "-wal", "-shm")] == [0o600] * 3
     finally:
         os.umask(before)
 
@@ -73,9 +73,9 @@ async def refused(url: str) -> str:
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
 async def test_a_link_in_the_place_of_a_file_is_refused(path: Path, sqlite_url: str, suffix: str) -> None:
-    target = beside(path, ".target")
+    target = sibling(path, ".target")
     make(target)
-    link(beside(path, suffix), target)
+    link(sibling(path, suffix), target)
     assert await refused(sqlite_url) == "file.unsafe"
     assert size(target) == 0
 
@@ -118,7 +118,7 @@ async def test_requests_that_keep_coming_together_share_one_transaction(path: Pa
 async def test_a_full_disk_fails_writes_and_frees_them_again_without_a_restart(path: Path, sqlite_url: str) -> None:
     async with open_store(sqlite_url) as store:
         await store.write(insert(names).values(form="f", name="before", server="s", tool="before"))
-        with largest_file(size(beside(path, "-wal")) + 100):
+        with file_size_limit(size(sibling(path, "-wal")) + 100):
             for number in range(3):
                 row = {"form": "f", "name": f"lost {number}", "server": "s", "tool": "x" * 10_000}
                 with pytest.raises(Unavailable) as raised:
@@ -127,7 +127,7 @@ async def test_a_full_disk_fails_writes_and_frees_them_again_without_a_restart(p
             found = await store.read(lambda connection: connection.scalars(select(names.c.name)).all())
             assert found == ["before"]
         await store.write(insert(names).values(form="f", name="after", server="s", tool="after"))
-    assert ask(sqlite_url, "SELECT name FROM names ORDER BY name") == [("after",), ("before",)]
+    assert fetch_rows(sqlite_url, "SELECT name FROM names ORDER BY name") == [("after",), ("before",)]
 
 
 async def test_a_lock_of_another_process_is_waited_for_without_stopping_the_loop(path: Path, sqlite_url: str) -> None:
@@ -143,7 +143,7 @@ async def test_a_lock_of_another_process_is_waited_for_without_stopping_the_loop
             stranger.execute("COMMIT")
         stranger.close()
         assert turns == 10
-    assert ask(sqlite_url, "SELECT name FROM names") == [("n",)]
+    assert fetch_rows(sqlite_url, "SELECT name FROM names") == [("n",)]
 
 
 async def test_a_lock_that_stays_fails_writes_until_it_is_gone(
@@ -185,7 +185,7 @@ async def test_the_log_moves_into_the_file_while_the_store_works(path: Path, sql
 async def test_power_waits_for_the_disk_and_keeps_the_same_promises(sqlite_url: str) -> None:
     async with open_store(sqlite_url, durability="power") as store:
         assert await store.write(insert(names).values(form="f", name="n", server="s", tool="t")) == (1,)
-    assert ask(sqlite_url, "SELECT name FROM names") == [("n",)]
+    assert fetch_rows(sqlite_url, "SELECT name FROM names") == [("n",)]
 
 
 async def test_postgresql_without_its_extra_says_how_to_add_it(monkeypatch: pytest.MonkeyPatch) -> None:

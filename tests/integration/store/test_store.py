@@ -8,7 +8,7 @@ import anyio
 import pytest
 from sqlalchemy import Connection, Select, delete, func, insert, select, update
 
-from integration.store.databases import ask, run
+from integration.store.databases import fetch_rows, run
 from toolcrib.model.errors import Unavailable
 from toolcrib.store.batch import ConstraintError, Log, Many, Row
 from toolcrib.store.engine import Store, open_store
@@ -136,7 +136,7 @@ async def test_a_cancelled_caller_leaves_its_request_and_the_batch_alone(databas
             await store.write(insert(names).values(**named("a")))
         assert [await waiting[index] for index in (0, 2, 3, 4)] == [1, 3, 4, 5]
         assert await kept(store) == {"a"}
-    assert len(ask(database, "SELECT id FROM audit")) == 5
+    assert len(fetch_rows(database, "SELECT id FROM audit")) == 5
 
 
 async def test_a_row_that_cannot_be_made_leaves_no_gap_and_stops_nobody_else(database: str) -> None:
@@ -161,7 +161,12 @@ async def test_a_log_goes_on_where_another_process_left_it(database: str) -> Non
         run(database, "INSERT INTO audit (id, hash, at, phase, body) VALUES (2, 'theirs', 'at', 'intent', '')")
         first, second = store.append(numbers, "three"), store.append(numbers, "four")
         assert (await first, await second) == (3, 4)
-        assert ask(database, "SELECT hash FROM audit ORDER BY id") == [("ours",), ("theirs",), ("three",), ("four",)]
+        assert fetch_rows(database, "SELECT hash FROM audit ORDER BY id") == [
+            ("ours",),
+            ("theirs",),
+            ("three",),
+            ("four",),
+        ]
 
 
 async def test_a_read_cannot_write(database: str) -> None:
@@ -191,7 +196,7 @@ async def test_what_waits_when_the_store_closes_is_kept_and_what_comes_later_is_
     with pytest.raises(Unavailable) as raised:
         await store.append(numbers, "too late")
     assert raised.value.code == "crib.closed"
-    assert ask(database, "SELECT hash FROM audit") == [("last",)]
+    assert fetch_rows(database, "SELECT hash FROM audit") == [("last",)]
 
 
 async def test_many_reads_and_writes_at_once_all_finish(database: str) -> None:
@@ -206,7 +211,7 @@ async def test_many_reads_and_writes_at_once_all_finish(database: str) -> None:
             async with anyio.create_task_group() as tasks:
                 for number in range(50):
                     tasks.start_soon(work, number)
-        assert len(ask(database, "SELECT id FROM audit")) == 50
+        assert len(fetch_rows(database, "SELECT id FROM audit")) == 50
 
 
 STRANGE = (

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 import anyio
 import pytest
 
-from integration.store.databases import ask
+from integration.store.databases import fetch_rows
 from toolcrib.gate.principals import NamedTokens, Principals
 from toolcrib.model.errors import Conflict, InvalidRequest, NotFound
 from toolcrib.model.principals import Principal
@@ -31,7 +31,7 @@ async def test_a_token_is_told_once_and_stands_for_its_principal(store: Store, d
     credential = Principals(OWNER_TOKEN, tokens).authenticate(secret.encode())
     assert credential is not None
     assert credential.principal == Principal("token", "laptop", "api", "plan", "reviewer", token_id=token.id)
-    (row,) = ask(database, "SELECT * FROM tokens")
+    (row,) = fetch_rows(database, "SELECT * FROM tokens")
     assert secret not in repr(row)
     assert secret.removeprefix("tcb_") not in repr(row)
     assert hashlib.sha256(secret.encode()).hexdigest() in repr(row)

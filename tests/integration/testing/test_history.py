@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from cluster.cribs import crib_on
-from integration.store.databases import ask, run
+from integration.store.databases import fetch_rows, run
 from toolcrib.agents.sessions.new_session import NewSession
 from toolcrib.store.engine import open_store
 from toolcrib.testing.history import check_history
@@ -84,7 +84,7 @@ async def record(url: str, folder: Path) -> None:
         session = await crib.sessions.create(NewSession("api", mode="default"))
         await crib.sessions.send(session.id, "[[script:ping]]")
         with anyio.fail_after(30):
-            while not (found := ask(url, "SELECT id FROM approvals")):  # noqa: ASYNC110 nothing announces it
+            while not (found := fetch_rows(url, "SELECT id FROM approvals")):  # noqa: ASYNC110 nothing announces it
                 await anyio.sleep(0.02)
             id = found[0][0]
             details = {"id": id, "decision": "approve"}
@@ -92,7 +92,7 @@ async def record(url: str, folder: Path) -> None:
                 "approvals.answer", details, lambda: crib.approvals.answer(id, "approve", by=crib.owner()),
                 by=crib.owner(), door="rest",
             )  # fmt: skip
-            while not ask(url, "SELECT 1 FROM session_events WHERE kind = 'done'"):  # noqa: ASYNC110 as above
+            while not fetch_rows(url, "SELECT 1 FROM session_events WHERE kind = 'done'"):  # noqa: ASYNC110 as above
                 await anyio.sleep(0.02)
 
 

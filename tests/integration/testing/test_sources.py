@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from integration.upstream.upstream.harness import open_yard, upstream_spec
+from integration.upstream.upstream.harness import open_harness, upstream_spec
 from toolcrib import ToolServer, tool
 from toolcrib.base.processes.process import Processes
 from toolcrib.base.settings import Environment
@@ -47,7 +47,7 @@ class TestUpstreamSource(SourceContract):
         environment: Environment = bare_environment(tmp_path)
         async with (
             Processes(environment, "crib-under-test", tmp_path / "children.json") as processes,
-            open_yard(processes, tmp_path) as yard,
+            open_harness(processes, tmp_path) as harness,
         ):
-            source = await yard.ready(upstream_spec("crafts", "plain"))
+            source = await harness.connect(upstream_spec("crafts", "plain"))
             yield SourceRig(source, echo="echo", fails="exit", hangs="sleep")

@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from integration.web.crib import Running, running_crib
-from integration.web.wire import connected, raw_connection, status_of, until
+from integration.web.wire import connect, raw_connection, read_until, status_of
 from toolcrib.web.api.shapes import (
     AuditRecordShape,
     CallAnswer,
@@ -214,7 +214,7 @@ async def test_a_client_that_leaves_cancels_its_call_and_the_audit_knows(running
         running.port,
         running.token.encode(),
     )
-    async with connected(running.port) as stream:
+    async with connect(running.port) as stream:
         await stream.send(request + b"content-type: application/json\r\ncontent-length: 2\r\n\r\n{}")
         await running.bench.started.wait()
     with anyio.fail_after(1):
@@ -418,9 +418,9 @@ async def test_what_is_not_there_is_a_problem(running: Running) -> None:
 
 
 async def test_wrong_bytes_on_the_wire_do_not_stop_the_crib(running: Running) -> None:
-    async with connected(running.port) as stream:
+    async with connect(running.port) as stream:
         await stream.send(b"\x00\x01\x02 nonsense\r\n\r\n")
-        assert status_of(await until(stream, b"}")) == 400
+        assert status_of(await read_until(stream, b"}")) == 400
     async with running.client() as client:
         assert (await client.get("/api/tools")).status_code == 200
 

@@ -10,7 +10,7 @@ import pytest
 
 from http_clients import PLAIN
 from integration.web.crib import Running, running_crib
-from integration.web.wire import connected, raw_connection, status_of, until
+from integration.web.wire import connect, raw_connection, read_until, status_of
 from toolcrib.web.limits import WireLimits
 
 pytestmark = pytest.mark.anyio
@@ -58,19 +58,19 @@ async def test_a_token_that_holds_all_it_may_is_refused_and_others_are_not(small
             # The body never arrives whole, so the request stays under way.
             stream = await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", small.port))
             await stream.send(call)
-        one_more = await stack.enter_async_context(connected(small.port))
+        one_more = await stack.enter_async_context(connect(small.port))
         await one_more.send(call)
-        assert status_of(await until(one_more, b"crib.busy")) == 503
+        assert status_of(await read_until(one_more, b"crib.busy")) == 503
         for secret in (modest, small.token):
-            other = await stack.enter_async_context(connected(small.port))
+            other = await stack.enter_async_context(connect(small.port))
             await other.send(ask(secret).replace(b"{port}", b"%d" % small.port))
-            assert status_of(await until(other, b"\r\n\r\n")) == 200
+            assert status_of(await read_until(other, b"\r\n\r\n")) == 200
 
 
 async def test_idle_connections_of_a_token_make_way_for_its_own_new_ones(small: Running) -> None:
     secret = await token(small, "app")
     async with AsyncExitStack() as stack:
         for _ in range(2 * CAPACITY):
-            stream = await stack.enter_async_context(connected(small.port))
+            stream = await stack.enter_async_context(connect(small.port))
             await stream.send(ask(secret).replace(b"{port}", b"%d" % small.port))
-            assert status_of(await until(stream, b"\r\n\r\n")) == 200
+            assert status_of(await read_until(stream, b"\r\n\r\n")) == 200

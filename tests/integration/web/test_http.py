@@ -8,7 +8,16 @@ import orjson
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from integration.web.wire import connected, raw_connection, rest_of, served, status_of, statuses_of, talk, until
+from integration.web.wire import (
+    connect,
+    exchange,
+    raw_connection,
+    read_to_end,
+    read_until,
+    serve,
+    status_of,
+    statuses_of,
+)
 from toolcrib.gate.principals import OWNER_KEY
 from toolcrib.web.limits import CONNECTION, WireLimits
 
@@ -55,22 +64,22 @@ def body_of(answer: bytes) -> dict[str, object]:
 
 
 async def test_a_plain_request_is_answered_and_the_connection_goes_on() -> None:
-    async with served(echo) as port, connected(port) as stream:
+    async with serve(echo) as port, connect(port) as stream:
         for number in range(3):
             await stream.send(b"GET /%d HTTP/1.1\r\nhost: x\r\n\r\n" % number)
-            assert b'"path":"/%d"' % number in await until(stream, b"}")
+            assert b'"path":"/%d"' % number in await read_until(stream, b"}")
 
 
 async def test_a_head_that_does_not_end_in_time_is_answered_408() -> None:
-    async with served(echo, QUICK) as port:
-        answer = await talk(port, b"GET / HTTP/1.1\r\nhost: x\r\nx-slow: ")
+    async with serve(echo, QUICK) as port:
+        answer = await exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\nx-slow: ")
     assert status_of(answer) == 408
     assert body_of(answer)["code"] == "request.too_slow"
     assert b"application/problem+json" in answer
 
 
 async def test_dripping_headers_do_not_buy_time() -> None:
-    async with served(echo, QUICK) as port, connected(port) as stream:
+    async with serve(echo, QUICK) as port, connect(port) as stream:
         await stream.send(b"GET / HTTP/1.1\r\n")
         async with anyio.create_task_group() as tasks:
 
@@ -80,35 +89,35 @@ async def test_dripping_headers_do_not_buy_time() -> None:
                     await anyio.sleep(0.05)
 
             tasks.start_soon(drip)
-            assert status_of(await until(stream, b"}")) == 408
+            assert status_of(await read_until(stream, b"}")) == 408
             tasks.cancel_scope.cancel()
 
 
 async def test_the_head_is_timed_on_a_reused_connection_too() -> None:
-    async with served(echo, QUICK) as port, connected(port) as stream:
+    async with serve(echo, QUICK) as port, connect(port) as stream:
         await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-        await until(stream, b"}")
+        await read_until(stream, b"}")
         await stream.send(b"GET / HTTP")
-        assert status_of(await rest_of(stream)) == 408
+        assert status_of(await read_to_end(stream)) == 408
 
 
 async def test_empty_lines_do_not_keep_a_connection_open() -> None:
-    async with served(echo, QUICK) as port, connected(port) as stream:
+    async with serve(echo, QUICK) as port, connect(port) as stream:
         await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-        await until(stream, b"}")
+        await read_until(stream, b"}")
         await stream.send(b"\r\n")
-        assert status_of(await rest_of(stream)) == 408
+        assert status_of(await read_to_end(stream)) == 408
 
 
 async def test_a_connection_that_says_nothing_is_closed_without_a_word() -> None:
-    async with served(echo, QUICK) as port:
-        assert await talk(port, b"") == b""
+    async with serve(echo, QUICK) as port:
+        assert await exchange(port, b"") == b""
 
 
 async def test_a_body_that_does_not_end_in_time_is_answered_408() -> None:
-    async with served(echo, QUICK) as port:
-        answer = await talk(port, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nhalf")
-        chunked = await talk(port, b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n")
+    async with serve(echo, QUICK) as port:
+        answer = await exchange(port, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nhalf")
+        chunked = await exchange(port, b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n")
     assert status_of(answer) == status_of(chunked) == 408
 
 
@@ -117,17 +126,17 @@ async def test_a_slow_handler_is_not_a_slow_client() -> None:
         await anyio.sleep(0.6)
         await respond(send, b"%d" % len(await read_all(receive) or b""))
 
-    async with served(slow, QUICK) as port, connected(port) as stream:
+    async with serve(slow, QUICK) as port, connect(port) as stream:
         await stream.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n" + b"a" * 1_000_000)
-        answer = await until(stream, b"\r\n\r\n1000000")
+        answer = await read_until(stream, b"\r\n\r\n1000000")
     assert status_of(answer) == 200
 
 
 async def test_too_long_a_target_is_answered_414() -> None:
-    async with served(echo) as port:
-        fits = await talk(port, b"GET /%b HTTP/1.1\r\nconnection: close\r\n\r\n" % (b"a" * 8191))
-        answer = await talk(port, b"GET /%b HTTP/1.1\r\n\r\n" % (b"a" * 8192))
-        endless = await talk(port, b"GET /" + b"a" * 500_000)
+    async with serve(echo) as port:
+        fits = await exchange(port, b"GET /%b HTTP/1.1\r\nconnection: close\r\n\r\n" % (b"a" * 8191))
+        answer = await exchange(port, b"GET /%b HTTP/1.1\r\n\r\n" % (b"a" * 8192))
+        endless = await exchange(port, b"GET /" + b"a" * 500_000)
     assert status_of(fits) == 200
     assert status_of(answer) == status_of(endless) == 414
     assert body_of(answer)["code"] == "request.target_too_long"
@@ -145,24 +154,24 @@ async def test_too_long_a_target_is_answered_414() -> None:
     ids=["count", "one value", "endless value", "one name", "sum"],
 )
 async def test_too_much_head_is_answered_431(head: bytes) -> None:
-    async with served(echo) as port:
-        answer = await talk(port, b"GET / HTTP/1.1\r\n" + head)
+    async with serve(echo) as port:
+        answer = await exchange(port, b"GET / HTTP/1.1\r\n" + head)
     assert status_of(answer) == 431
     assert body_of(answer)["code"] == "request.headers_too_large"
 
 
 async def test_a_hundred_headers_and_sixty_kilobytes_are_read() -> None:
-    async with served(echo) as port:
-        many = await talk(port, b"GET / HTTP/1.1\r\nconnection: close\r\n" + b"x-a: b\r\n" * 99 + b"\r\n")
-        large = await talk(port, b"GET / HTTP/1.1\r\nconnection: close\r\nx-a: " + b"b" * 60_000 + b"\r\n\r\n")
+    async with serve(echo) as port:
+        many = await exchange(port, b"GET / HTTP/1.1\r\nconnection: close\r\n" + b"x-a: b\r\n" * 99 + b"\r\n")
+        large = await exchange(port, b"GET / HTTP/1.1\r\nconnection: close\r\nx-a: " + b"b" * 60_000 + b"\r\n\r\n")
     assert status_of(many) == status_of(large) == 200
 
 
 async def test_a_head_in_many_pieces_is_read_like_one() -> None:
-    async with served(echo) as port, connected(port) as stream:
+    async with serve(echo) as port, connect(port) as stream:
         for byte in b"POST /p%20q HTTP/1.1\r\nhost: x\r\nx-empty:\r\nx-a: b\r\ncontent-length: 2\r\n\r\nhi":
             await stream.send(bytes([byte]))
-        answer = await until(stream, b"}")
+        answer = await read_until(stream, b"}")
     assert body_of(answer) == {"path": "/p q", "headers": ["content-length", "host", "x-a", "x-empty"], "body": "hi"}
 
 
@@ -186,11 +195,11 @@ async def test_a_head_in_many_pieces_is_read_like_one() -> None:
     ],
 )
 async def test_what_is_not_http_is_answered_400_and_the_server_goes_on(request_bytes: bytes) -> None:
-    async with served(echo, QUICK) as port:
-        answer = await talk(port, request_bytes)
+    async with serve(echo, QUICK) as port:
+        answer = await exchange(port, request_bytes)
         assert status_of(answer) == 400
         assert body_of(answer)["code"] == "request.malformed"
-        after = await talk(port, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
+        after = await exchange(port, b"GET / HTTP/1.1\r\nconnection: close\r\n\r\n")
         assert status_of(after) == 200
 
 
@@ -199,14 +208,14 @@ async def test_trailers_are_dropped() -> None:
         b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
         b"2\r\nhi\r\n0\r\nauthorization: Bearer late\r\n\r\n"
     )
-    async with served(echo) as port:
-        answer = await talk(port, request)
+    async with serve(echo) as port:
+        answer = await exchange(port, request)
     assert body_of(answer) == {"path": "/", "headers": ["connection", "host", "transfer-encoding"], "body": "hi"}
 
 
 async def test_a_connection_on_which_nothing_is_asked_any_more_is_closed() -> None:
-    async with served(echo, replace(QUICK, idle_seconds=0)) as port:
-        answer = await talk(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    async with serve(echo, replace(QUICK, idle_seconds=0)) as port:
+        answer = await exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     assert statuses_of(answer) == [200]
 
 
@@ -220,11 +229,13 @@ async def test_a_connection_is_not_idle_while_its_answer_is_made() -> None:
             await looked.wait()
         await respond(send, b"done")
 
-    async with served(slow, replace(QUICK, idle_seconds=0)) as port, connected(port) as stream:
+    async with serve(slow, replace(QUICK, idle_seconds=0)) as port, connect(port) as stream:
         await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert await talk(port, b"") == b""  # who says nothing is sent away, and the clock of the first was looked at
-        assert b"done" in await talk(port, b"GET /other HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert b"done" in await rest_of(stream)
+        assert (
+            await exchange(port, b"") == b""
+        )  # who says nothing is sent away, and the clock of the first was looked at
+        assert b"done" in await exchange(port, b"GET /other HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert b"done" in await read_to_end(stream)
 
 
 @pytest.mark.parametrize(
@@ -236,8 +247,8 @@ async def test_a_header_that_could_be_taken_for_two_is_never_sent(header: tuple[
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": b"hi"})
 
-    async with served(careless) as port:
-        answer = await talk(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    async with serve(careless) as port:
+        answer = await exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     assert status_of(answer) == 500
     assert b"x-" not in answer
 
@@ -248,8 +259,8 @@ async def test_an_answer_that_is_not_as_long_as_it_says_ends_the_connection(body
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": body})
 
-    async with served(wrong) as port:
-        assert body not in await talk(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    async with serve(wrong) as port:
+        assert body not in await exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
 
 
 async def test_the_head_of_a_stream_comes_before_anything_else_of_it() -> None:
@@ -261,11 +272,11 @@ async def test_the_head_of_a_stream_comes_before_anything_else_of_it() -> None:
         await send({"type": "http.response.body", "body": b"one", "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    async with served(stream_of) as port, connected(port) as stream:
+    async with serve(stream_of) as port, connect(port) as stream:
         await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
-        assert status_of(await until(stream, b"\r\n\r\n")) == 200
+        assert status_of(await read_until(stream, b"\r\n\r\n")) == 200
         seen.set()
-        assert await rest_of(stream) == b"3\r\none\r\n0\r\n\r\n"
+        assert await read_to_end(stream) == b"3\r\none\r\n0\r\n\r\n"
 
 
 async def test_the_head_of_a_large_answer_is_not_copied_into_another_order() -> None:
@@ -274,41 +285,41 @@ async def test_the_head_of_a_large_answer_is_not_copied_into_another_order() -> 
     async def many(scope: Scope, receive: Receive, send: Send) -> None:
         await respond(send, large)
 
-    async with served(many) as port:
-        answer = await talk(port, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    async with serve(many) as port:
+        answer = await exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
     assert answer.split(b"\r\n\r\n", 1)[1] == large
 
 
 async def test_endless_trailers_are_cut_off() -> None:
     head = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n"
-    async with served(echo) as port:
-        answer = await talk(port, head + (b"x-a: " + b"b" * 1000 + b"\r\n") * 70)
+    async with serve(echo) as port:
+        answer = await exchange(port, head + (b"x-a: " + b"b" * 1000 + b"\r\n") * 70)
     assert status_of(answer) == 431
 
 
 async def test_pipelined_requests_are_answered_in_order() -> None:
-    async with served(echo) as port:
+    async with serve(echo) as port:
         requests = [b"GET /%d HTTP/1.1\r\nhost: x\r\n\r\n" % number for number in range(50)]
-        answer = await talk(port, b"".join(requests) + b"GET /end HTTP/1.1\r\nconnection: close\r\n\r\n")
+        answer = await exchange(port, b"".join(requests) + b"GET /end HTTP/1.1\r\nconnection: close\r\n\r\n")
     assert statuses_of(answer) == [200] * 51
     paths = [part.split(b'"', 1)[0] for part in answer.split(b'"path":"')[1:]]
     assert paths == [b"/%d" % number for number in range(50)] + [b"/end"]
 
 
 async def test_an_old_client_gets_its_answer_and_a_closed_connection() -> None:
-    async with served(echo) as port:
-        answer = await talk(port, b"GET / HTTP/1.0\r\n\r\n")
+    async with serve(echo) as port:
+        answer = await exchange(port, b"GET / HTTP/1.0\r\n\r\n")
     assert status_of(answer) == 200
 
 
 @pytest.mark.parametrize("offer", [b"h2c", b"websocket"])
 async def test_an_offered_upgrade_is_not_taken_and_the_request_is_answered(offer: bytes) -> None:
     head = b"host: x\r\nconnection: Upgrade, HTTP2-Settings\r\nupgrade: %b\r\nhttp2-settings: AAA\r\n" % offer
-    async with served(echo) as port, connected(port) as stream:
+    async with serve(echo) as port, connect(port) as stream:
         await stream.send(b"GET /one HTTP/1.1\r\n" + head + b"\r\n")
-        assert b'"/one"' in await until(stream, b"}")
+        assert b'"/one"' in await read_until(stream, b"}")
         await stream.send(b"POST /two HTTP/1.1\r\n" + head + b"content-length: 2\r\n\r\nhi")
-        assert body_of(await until(stream, b"}"))["body"] == "hi"
+        assert body_of(await read_until(stream, b"}"))["body"] == "hi"
         for piece in (
             b"POST /three HTTP/1.1\r\n" + head + b"content-length: 8\r\n\r\n",
             b"GET ",
@@ -316,44 +327,44 @@ async def test_an_offered_upgrade_is_not_taken_and_the_request_is_answered(offer
             b"GET /four",
         ):
             await stream.send(piece)
-        assert body_of(await until(stream, b"}"))["body"] == "GET / HT"
+        assert body_of(await read_until(stream, b"}"))["body"] == "GET / HT"
         await stream.send(b" HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert b'"/four"' in await until(stream, b"}")
+        assert b'"/four"' in await read_until(stream, b"}")
 
 
 async def test_thousands_of_offered_upgrades_in_one_breath_are_answered_in_order() -> None:
     request = b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
-    async with served(echo) as port, connected(port) as stream:
+    async with serve(echo) as port, connect(port) as stream:
         await stream.send(request * 3000 + b"GET /end HTTP/1.1\r\nconnection: close\r\n\r\n")
-        answer = await rest_of(stream)
+        answer = await read_to_end(stream)
     assert statuses_of(answer) == [200] * 3001
     assert b'"/end"' in answer
 
 
 async def test_an_offered_upgrade_with_a_body_of_unknown_length_is_refused() -> None:
     head = b"host: x\r\nconnection: upgrade\r\nupgrade: h2c\r\ntransfer-encoding: chunked\r\n\r\n"
-    async with served(echo) as port:
-        assert status_of(await talk(port, b"POST / HTTP/1.1\r\n" + head + b"2\r\nhi\r\n0\r\n\r\n")) == 400
+    async with serve(echo) as port:
+        assert status_of(await exchange(port, b"POST / HTTP/1.1\r\n" + head + b"2\r\nhi\r\n0\r\n\r\n")) == 400
 
 
 async def test_an_early_answer_reaches_a_client_that_is_still_sending() -> None:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         await respond(send, b"no")
 
-    async with served(refuse) as port, connected(port) as stream:
+    async with serve(refuse) as port, connect(port) as stream:
         await stream.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 20000000\r\n\r\n" + b"a" * 20_000_000)
-        await until(stream, b"no")
+        await read_until(stream, b"no")
         await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-        await until(stream, b"no")
+        await read_until(stream, b"no")
 
 
 async def test_what_is_sent_after_an_early_answer_is_read_up_to_a_limit() -> None:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         await respond(send, b"no")
 
-    async with served(refuse, WireLimits(drained_bytes=100_000)) as port, connected(port) as stream:
+    async with serve(refuse, WireLimits(drained_bytes=100_000)) as port, connect(port) as stream:
         await stream.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 20000000\r\n\r\n")
-        await until(stream, b"no")
+        await read_until(stream, b"no")
         with pytest.raises(anyio.BrokenResourceError):
             while True:
                 await stream.send(b"a" * 65_536)
@@ -378,10 +389,10 @@ class Watched:
 
 async def test_a_request_learns_that_its_client_has_gone_even_behind_a_pipelined_one() -> None:
     app = Watched()
-    async with served(app) as port:
-        async with connected(port) as stream:
+    async with serve(app) as port:
+        async with connect(port) as stream:
             await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\nGET /next HTTP/1.1\r\nhost: x\r\n\r\n")
-            await until(stream, b"first")
+            await read_until(stream, b"first")
         with anyio.fail_after(5):
             await app.gone.wait()
 
@@ -406,7 +417,7 @@ async def test_a_client_that_never_reads_is_dropped() -> None:
             message = await receive()
         return message
 
-    async with served(flood, QUICK) as port:
+    async with serve(flood, QUICK) as port:
         plain = raw_connection(port, receive_buffer=4096)
         try:
             plain.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -430,15 +441,15 @@ HALF_A_REQUEST = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\n"
 
 
 async def test_connection_beyond_the_capacity_is_refused_while_all_others_are_busy() -> None:
-    async with served(hang, WireLimits(connections=2)) as port, connected(port) as one, connected(port) as two:
+    async with serve(hang, WireLimits(connections=2)) as port, connect(port) as one, connect(port) as two:
         for stream in (one, two):
             await stream.send(HALF_A_REQUEST)
-            await until(stream, b"on")
-        answer = await talk(port, b"")
+            await read_until(stream, b"on")
+        answer = await exchange(port, b"")
         assert status_of(answer) == 503
         assert body_of(answer)["code"] == "crib.busy"
         await two.send(b"more")
-        assert await until(two, b"ly") == b"ly"
+        assert await read_until(two, b"ly") == b"ly"
 
 
 async def test_half_of_the_files_the_process_may_open_are_never_connections(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,10 +457,10 @@ async def test_half_of_the_files_the_process_may_open_are_never_connections(monk
         return 2, 2
 
     monkeypatch.setattr("resource.getrlimit", two_files)
-    async with served(hang) as port, connected(port) as stream:
+    async with serve(hang) as port, connect(port) as stream:
         await stream.send(HALF_A_REQUEST)
-        await until(stream, b"on")
-        assert status_of(await talk(port, b"")) == 503
+        await read_until(stream, b"on")
+        assert status_of(await exchange(port, b"")) == 503
 
 
 async def test_requests_under_way_finish_when_the_server_stops() -> None:
@@ -461,10 +472,10 @@ async def test_requests_under_way_finish_when_the_server_stops() -> None:
         await respond(send, b"done")
 
     answers: list[bytes] = []
-    async with anyio.create_task_group() as tasks, served(slow) as port:
+    async with anyio.create_task_group() as tasks, serve(slow) as port:
 
         async def ask() -> None:
-            answers.append(await talk(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"))
+            answers.append(await exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"))
 
         tasks.start_soon(ask)
         await entered.wait()

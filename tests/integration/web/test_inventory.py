@@ -7,7 +7,7 @@ import pytest
 from starlette.routing import BaseRoute, Route
 
 from integration.web.crib import Running
-from integration.web.wire import status_of, talk
+from integration.web.wire import exchange, status_of
 from toolcrib.web.api.late_loading import LateApi
 from toolcrib.web.app import create_routes
 from toolcrib.web.guard import OPEN_PATHS
@@ -375,7 +375,7 @@ async def test_no_spelling_of_a_path_gets_around_the_guard(running: Running) -> 
     ]  # fmt: skip
     head = f"HTTP/1.1\r\nhost: 127.0.0.1:{running.port}\r\nconnection: close\r\n\r\n"
     for spelling in spellings:
-        answer = await talk(running.port, f"GET {spelling} {head}".encode())
+        answer = await exchange(running.port, f"GET {spelling} {head}".encode())
         assert status_of(answer) == (200 if spelling.startswith("/healthz?") else 401), spelling
         assert b"inputSchema" not in answer
 

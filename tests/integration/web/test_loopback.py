@@ -5,7 +5,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 from starlette.types import Receive, Scope, Send
 
-from integration.web.wire import served
+from integration.web.wire import serve
 from toolcrib.web.limits import WireLimits
 from toolcrib.web.listen import bind
 from toolcrib.web.loopback import LoopbackHttp, Lost, Unreached
@@ -34,7 +34,7 @@ async def test_bodies_of_any_size_and_form_are_read_whole_on_one_connection() ->
         await send({"type": "http.response.body", "body": body[half:]})
 
     http = LoopbackHttp("secret")
-    async with served(echo) as port:
+    async with serve(echo) as port:
         for path in ("/plain", "/chunked"):
             for size in (0, 1, 100_000, 3_000_000):
                 sent = b"x" * size
@@ -54,7 +54,7 @@ async def test_the_request_says_who_asks_and_what() -> None:
         await send({"type": "http.response.body", "body": b""})
 
     http = LoopbackHttp("secret")
-    async with served(note) as port:
+    async with serve(note) as port:
         async with http.stream("GET", f"http://127.0.0.1:{port}/a%20b?c=d", headers={"x-y": "z"}) as response:
             assert (response.status, await response.read()) == (204, b"")
         http.close()
@@ -76,7 +76,7 @@ async def test_a_cancelled_request_tells_the_server_that_its_client_left() -> No
         left.set()
 
     http = LoopbackHttp("secret")
-    async with served(wait) as port, anyio.create_task_group() as tasks:
+    async with serve(wait) as port, anyio.create_task_group() as tasks:
 
         async def ask() -> None:
             async with http.stream("POST", f"http://127.0.0.1:{port}/", b"x"):
@@ -95,7 +95,7 @@ async def test_a_connection_that_the_server_closed_is_not_used_again() -> None:
         await send({"type": "http.response.body", "body": b"ok"})
 
     http = LoopbackHttp("secret")
-    async with served(plain, WireLimits(head_seconds=0.1)) as port:
+    async with serve(plain, WireLimits(head_seconds=0.1)) as port:
         url = f"http://127.0.0.1:{port}/"
         async with http.stream("GET", url) as response:
             await response.read()

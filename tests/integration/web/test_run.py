@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from deadlines import stretched
 from http_clients import PLAIN
 from integration.web.crib import running_crib
-from integration.web.wire import connected, rest_of, served, status_of, until
+from integration.web.wire import connect, read_to_end, read_until, serve, status_of
 from toolcrib.base.home import prepare_home, read_run
 from toolcrib.base.settings import Settings
 from toolcrib.model.errors import ConfigError, NotFound, Unavailable
@@ -153,12 +153,12 @@ async def test_a_request_that_does_not_end_is_cancelled_when_its_time_is_up() ->
             cancelled.set()
 
     async with anyio.create_task_group() as tasks:
-        async with served(endless, grace=1) as port:
+        async with serve(endless, grace=1) as port:
 
             async def ask() -> None:
-                async with connected(port) as stream:
+                async with connect(port) as stream:
                     await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
-                    answers.append(await until(stream, b"begun") + await rest_of(stream))
+                    answers.append(await read_until(stream, b"begun") + await read_to_end(stream))
 
             tasks.start_soon(ask)
             await entered.wait()

@@ -12,7 +12,7 @@ import pytest
 
 from e2e.shell import Shell
 from integration.gate.permissions.answering import SELL, calling, open_desk, upstream
-from integration.web.console.visitor import visiting
+from integration.web.console.console_client import open_console
 from integration.web.crib import Running, running_crib
 from integration.web.talks import BOUND, Talk, talking
 from toolcrib.base.home import Home
@@ -308,19 +308,19 @@ def test_the_command_line_stops_where_the_database_cannot_be_used(tmp_path: Path
 
 
 async def test_the_console_has_one_button_and_a_banner(tmp_path: Path) -> None:
-    async with visiting(tmp_path / "home") as visitor:
-        page = await visitor.page("/")
+    async with open_console(tmp_path / "home") as console:
+        page = await console.page("/")
         assert page.one("form", action="/stop-all").one("button").text == "Stop all"
-        stopped = await visitor.send("/stop-all", {"reason": "<b>odd</b>"})
+        stopped = await console.send("/stop-all", {"reason": "<b>odd</b>"})
         banner = stopped.one(class_="stopped")
         assert "Everything is stopped" in banner.text
         assert "<b>odd</b>" in banner.text
         assert stopped.all("form", action="/stop-all") == []
-        assert visitor.crib.kill_switch.state is not None
-        assert "Everything is stopped" in (await visitor.part("/stop-all")).text
-        resumed = await visitor.send("/resume-all")
+        assert console.crib.kill_switch.state is not None
+        assert "Everything is stopped" in (await console.part("/stop-all")).text
+        resumed = await console.send("/resume-all")
         assert resumed.all(class_="stopped") == []
-        records = await visitor.crib.audit.find(Filters(server="toolcrib"))
+        records = await console.crib.audit.find(Filters(server="toolcrib"))
         assert {(each["tool"], each["door"]) for each in records} == {
             ("crib.stop", "console"),
             ("crib.resume", "console"),

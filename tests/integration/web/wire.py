@@ -16,7 +16,7 @@ BOUND = 10.0
 
 
 @asynccontextmanager
-async def served(app: ASGIApp, limits: WireLimits | None = None, *, grace: int = 5) -> AsyncGenerator[int]:
+async def serve(app: ASGIApp, limits: WireLimits | None = None, *, grace: int = 5) -> AsyncGenerator[int]:
     """The app on a free port."""
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
@@ -25,14 +25,14 @@ async def served(app: ASGIApp, limits: WireLimits | None = None, *, grace: int =
 
 
 @asynccontextmanager
-async def connected(port: int) -> AsyncGenerator[SocketStream]:
+async def connect(port: int) -> AsyncGenerator[SocketStream]:
     """One connection; everything in it is bounded."""
     with anyio.fail_after(BOUND):
         async with await anyio.connect_tcp("127.0.0.1", port) as stream:
             yield stream
 
 
-async def rest_of(stream: SocketStream) -> bytes:
+async def read_to_end(stream: SocketStream) -> bytes:
     """Everything until the server closes."""
     received = b""
     try:
@@ -42,7 +42,7 @@ async def rest_of(stream: SocketStream) -> bytes:
         return received
 
 
-async def until(stream: SocketStream, marker: bytes) -> bytes:
+async def read_until(stream: SocketStream, marker: bytes) -> bytes:
     """Everything until this appears."""
     received = b""
     while marker not in received:
@@ -50,11 +50,11 @@ async def until(stream: SocketStream, marker: bytes) -> bytes:
     return received
 
 
-async def talk(port: int, request: bytes) -> bytes:
+async def exchange(port: int, request: bytes) -> bytes:
     """Send these bytes, return everything until the server closes."""
-    async with connected(port) as stream:
+    async with connect(port) as stream:
         await stream.send(request)
-        return await rest_of(stream)
+        return await read_to_end(stream)
 
 
 def status_of(answer: bytes) -> int:

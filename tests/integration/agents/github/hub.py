@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from integration.upstream.http.harness import running
+from integration.upstream.http.harness import serve_app
 from integration.upstream.oauth.authority import shared_web
 from toolcrib.agents.github.api import Api
 from toolcrib.agents.github.github import GitHub
@@ -216,7 +216,7 @@ def refusal(status: int, message: str) -> Response:
 async def open_hub() -> AsyncGenerator[Hub]:
     """A running hub."""
     hub = Hub()
-    async with running(hub.app()) as port:
+    async with serve_app(hub.app()) as port:
         hub.port = port
         yield hub
 
@@ -225,7 +225,7 @@ async def open_hub() -> AsyncGenerator[Hub]:
 async def open_host(answer: Callable[[Request], Awaitable[Response]]) -> AsyncGenerator[str]:
     """A host that answers everything in its own way; gives its base address."""
     methods = ["GET", "POST", "PUT", "DELETE"]
-    async with running(Starlette(routes=[Route("/{path:path}", answer, methods=methods)])) as port:
+    async with serve_app(Starlette(routes=[Route("/{path:path}", answer, methods=methods)])) as port:
         yield f"http://127.0.0.1:{port}{PREFIX}"
 
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from integration.web.crib import Running, running_crib
-from integration.web.wire import status_of, talk
+from integration.web.wire import exchange, status_of
 from toolcrib.agents.zoo.starters import STARTERS
 from toolcrib.model.events import Event
 from toolcrib.model.json import JsonObject
@@ -259,4 +259,4 @@ async def test_a_body_that_is_not_plain_json_is_refused(running: Running) -> Non
         f"POST /api/agents HTTP/1.1\r\nhost: 127.0.0.1:{running.port}\r\nauthorization: Bearer {running.token}\r\n"
         f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
     )
-    assert status_of(await talk(running.port, head.encode() + body)) == 400
+    assert status_of(await exchange(running.port, head.encode() + body)) == 400

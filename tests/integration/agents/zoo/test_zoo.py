@@ -7,7 +7,7 @@ import anyio.lowlevel
 import pytest
 
 from integration.agents.zoo.zoos import Keeper, keeping
-from integration.store.databases import ask
+from integration.store.databases import fetch_rows
 from toolcrib.agents.zoo.brain import EntryQuery
 from toolcrib.agents.zoo.check import InvalidFields, parse
 from toolcrib.agents.zoo.difference import difference
@@ -256,7 +256,7 @@ async def test_a_deleted_agent_takes_its_brain_along(database: str) -> None:
         await keeper.zoo.restore("tester", 1, by="test")
         with pytest.raises(NotFound):
             await keeper.zoo.brain.get("tester", entry_id)
-    assert ask(database, "SELECT * FROM brain") == []
+    assert fetch_rows(database, "SELECT * FROM brain") == []
 
 
 async def test_an_entry_of_a_taken_id_is_refused(database: str) -> None:

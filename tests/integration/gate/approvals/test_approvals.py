@@ -12,7 +12,7 @@ import pytest
 from anyio.abc import TaskGroup
 
 from integration.gate.approvals.requests import CONSOLE, DELETE, OWNER, PRINCIPALS, SESSION, Desk, desk, question
-from integration.store.databases import ask, run
+from integration.store.databases import fetch_rows, run
 from toolcrib.gate.approvals import approvals as module
 from toolcrib.gate.approvals.approvals import LONGEST_WAIT, MOST_OPEN_PER_CALLER, Approvals
 from toolcrib.gate.principals import NamedTokens, Principals
@@ -118,7 +118,7 @@ async def test_an_answer_is_durable_before_whoever_waits_hears_it(store: Store, 
     async with desk(store) as at, anyio.create_task_group() as tasks:
         waiting = await put(tasks, at)
         await at.approvals.answer(at.open_id, "approve", by=OWNER)
-        assert ask(database, "SELECT status, decided_by FROM approvals") == [("approved", "owner")]
+        assert fetch_rows(database, "SELECT status, decided_by FROM approvals") == [("approved", "owner")]
         assert (await waiting.end()).approved
 
 
@@ -227,14 +227,14 @@ async def test_edited_arguments_are_checked_and_come_back_as_new_bytes(store: St
         await at.approvals.answer(at.open_id, "approve", by=OWNER, arguments=edited)
         answer = await waiting.end()
         assert (answer.approved, answer.edited, answer.arguments) == (True, True, canonical(edited))
-        assert b"sk-0123" not in bytes(ask(database, "SELECT edited FROM approvals")[0][0])
+        assert b"sk-0123" not in bytes(fetch_rows(database, "SELECT edited FROM approvals")[0][0])
 
 
 async def test_secrets_in_arguments_leave_the_database_with_the_question(store: Store, database: str) -> None:
     secret = "sk-0123456789abcdef0123"
 
     def stored() -> bytes:
-        return bytes(ask(database, "SELECT arguments FROM approvals")[0][0])
+        return bytes(fetch_rows(database, "SELECT arguments FROM approvals")[0][0])
 
     async with desk(store) as at, anyio.create_task_group() as tasks:
         waiting = await put(tasks, at, question({"api_key": secret}))

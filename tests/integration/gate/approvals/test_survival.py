@@ -11,7 +11,7 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from integration.gate.approvals.requests import OWNER, desk
-from integration.store.databases import ask
+from integration.store.databases import fetch_rows
 from toolcrib.store.engine import open_store
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +50,7 @@ async def killed_at_random(database: str, seed: int) -> dict[str, set[str]]:
 async def test_a_killed_process_never_runs_what_nobody_approved(database: str, seed: int) -> None:
     with anyio.fail_after(120):
         said = await killed_at_random(database, seed)
-    rows = {id: (status, by) for id, status, by in ask(database, "SELECT id, status, decided_by FROM approvals")}
+    rows = {id: (status, by) for id, status, by in fetch_rows(database, "SELECT id, status, decided_by FROM approvals")}
     assert said["ran"]
     assert said["left"]
     assert said["ran"] <= said["asked"]

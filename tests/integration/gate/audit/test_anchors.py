@@ -14,7 +14,7 @@ import pytest
 from e2e.shell import Shell
 from integration.gate.audit.calls import make_calls
 from integration.gate.audit.test_verify import recorded, rewrite_everything_after
-from integration.store.databases import ask, run
+from integration.store.databases import fetch_rows, run
 from integration.web.crib import Running, running_crib
 from toolcrib.gate.audit.anchors import Anchor
 from toolcrib.gate.audit.audit import Audit
@@ -72,7 +72,7 @@ async def signed(url: str, head: Path, calls: int = 0, anchors: list[Anchor] | N
 
 def forge_head(url: str, head: Path) -> None:
     """Write the head that fits the records as they are now, as a program that can write to the home does."""
-    (number, digest) = ask(url, "SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")[0]
+    (number, digest) = fetch_rows(url, "SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")[0]
     head.write_bytes(b"%020d %b\n" % (number, str(digest).encode()))
 
 
@@ -177,7 +177,7 @@ async def test_anchors_of_sealed_records_are_checked_in_their_files(tmp_path: Pa
             await crib.call("bench/echo", {"text": "a"}, principal=crib.owner())
         early = Anchor.of_json((await crib.anchoring.write(None)).to_json())
         number = 5
-        digest = ask(f"sqlite:///{crib.home.database}", "SELECT hash FROM audit WHERE id = 5")[0][0]
+        digest = fetch_rows(f"sqlite:///{crib.home.database}", "SELECT hash FROM audit WHERE id = 5")[0][0]
         within = Anchor(early.crib, early.head._replace(number=number, hash=str(digest)), number, early.at)
         async with running.client() as client:
             assert (await client.post("/api/audit/seal", json={"olderThanDays": 0})).json()[0]["first"] == 1

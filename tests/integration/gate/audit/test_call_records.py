@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from integration.gate.audit.calls import FORECAST, call, make_calls
-from integration.store.databases import ask
+from integration.store.databases import fetch_rows
 from toolcrib.gate.audit.audit import Audit
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject, digest
@@ -124,7 +124,7 @@ async def test_secrets_are_masked_and_the_digest_is_of_what_was_given(database: 
         assert record["arguments"]["api_key"] == "***"
         assert len(orjson.dumps(record["arguments"])) < 10_000
         assert record["argumentsDigest"] == digest(arguments)
-    assert b"hunter22" not in bytes(ask(database, "SELECT body FROM audit")[0][0])
+    assert b"hunter22" not in bytes(fetch_rows(database, "SELECT body FROM audit")[0][0])
 
 
 async def test_records_are_found_by_every_filter(database: str, head: Path) -> None:

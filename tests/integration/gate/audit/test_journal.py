@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import insert
 
 from integration.gate.audit.calls import call, make_calls
-from integration.store.databases import ask, run
-from integration.store.files import beside, commits_in_log, largest_file, mode, size
+from integration.store.databases import fetch_rows, run
+from integration.store.files import commits_in_log, file_size_limit, mode, sibling, size
 from toolcrib.base.settings import Durability
 from toolcrib.gate.audit.audit import Audit
 from toolcrib.model.errors import ConfigError, Unavailable
@@ -37,7 +37,7 @@ class Place:
         self.folder = folder
         self.database = folder / "toolcrib.db"
         self.url = f"sqlite:///{self.database}"
-        self.journal = beside(self.database, "-pending")
+        self.journal = sibling(self.database, "-pending")
         self.head = folder / "audit.head"
 
     def as_after_a_crash(self, name: str) -> "Place":
@@ -52,7 +52,7 @@ class Place:
             await make_calls(audit, more)
             verification = await audit.verify()
             assert verification.findings == ()
-        found = [number for number, _ in ask(self.url, HASHES)]
+        found = [number for number, _ in fetch_rows(self.url, HASHES)]
         assert verification.records == len(found)
         return found
 
@@ -77,7 +77,7 @@ async def until(fits: Callable[[], bool]) -> None:
 
 def count(place: Place) -> int:
     """How many records a stranger finds in the database."""
-    return len(ask(place.url, HASHES))
+    return len(fetch_rows(place.url, HASHES))
 
 
 async def test_calls_one_after_the_other_share_commits_and_all_come_into_the_database(place: Place) -> None:
@@ -176,7 +176,7 @@ async def test_killed_while_it_takes_up_the_journal_it_takes_it_up_again(
     for left in again:
         assert await left.records() == [1, 2, 3, 4, 5, 6]
         assert await left.unsettled() == []
-    assert ask(place.url, HASHES) == ask(killed.url, HASHES)[:5]
+    assert fetch_rows(place.url, HASHES) == fetch_rows(killed.url, HASHES)[:5]
 
 
 @pytest.mark.parametrize("durability", ["process", "power"])
@@ -188,7 +188,7 @@ async def test_what_a_journal_was_left_with_is_taken_up_with_the_same_numbers(
         killed = place.as_after_a_crash("killed")
         assert count(killed) < 10
     assert await killed.records(durability=durability) == list(range(1, 11))
-    assert ask(killed.url, HASHES) == ask(place.url, HASHES)
+    assert fetch_rows(killed.url, HASHES) == fetch_rows(place.url, HASHES)
     assert size(killed.journal) == 0
 
 
@@ -339,7 +339,7 @@ async def test_a_full_disk_lets_nothing_run_after_what_is_ahead_and_loses_nothin
         await make_calls(audit, 20)
         await store.caught_up()
         await make_calls(audit, 1)
-        with largest_file(size(beside(place.database, "-wal")) + 100):
+        with file_size_limit(size(sibling(place.database, "-wal")) + 100):
             with pytest.raises(Unavailable):
                 await store.caught_up()
             for _ in range(3):
@@ -363,7 +363,7 @@ async def test_what_is_ahead_of_a_full_disk_comes_into_the_database_by_itself(
         await make_calls(audit, 20)
         await store.caught_up()
         await make_calls(audit, 1)
-        with largest_file(size(beside(place.database, "-wal")) + 100):
+        with file_size_limit(size(sibling(place.database, "-wal")) + 100):
             await anyio.sleep(0.1)
             assert count(place) == 40
         await until(lambda: count(place) == 42)
@@ -374,7 +374,7 @@ async def test_a_store_that_closes_on_a_full_disk_leaves_its_journal(place: Plac
         await make_calls(audit, 20)
         await store.caught_up()
         await make_calls(audit, 1)
-        before = resource_limit(size(beside(place.database, "-wal")) + 100)
+        before = resource_limit(size(sibling(place.database, "-wal")) + 100)
     resource_limit(before)
     assert await place.records() == list(range(1, 43))
 

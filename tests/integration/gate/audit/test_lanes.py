@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.store.databases import ask, run
+from integration.store.databases import fetch_rows, run
 from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.audit.export import follow
 from toolcrib.gate.audit.head import HeadFile
@@ -112,7 +112,7 @@ async def test_records_of_the_time_before_lanes_stay_valid(postgres_url: str, tm
         checked = await a.verify()
         assert checked.ok, checked.findings
         assert checked.records == 3
-    assert sorted(id for (id,) in ask(postgres_url, "SELECT id FROM audit")) == [1, 2, 2 * LANE_SIZE + 1]
+    assert sorted(id for (id,) in fetch_rows(postgres_url, "SELECT id FROM audit")) == [1, 2, 2 * LANE_SIZE + 1]
     run(postgres_url, "DELETE FROM audit WHERE id = 1")
     async with node(postgres_url, tmp_path, "a") as a:
         assert [finding.kind for finding in (await a.verify()).findings] == ["missing"]

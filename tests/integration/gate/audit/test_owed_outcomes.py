@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from cluster.cribs import crib_on
-from integration.store.databases import ask, run
+from integration.store.databases import fetch_rows, run
 from toolcrib import Crib
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject, loads
@@ -35,7 +35,7 @@ async def crib(postgres_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 def records(url: str, tool: str) -> list[JsonObject]:
     """The records of one tool."""
-    bodies = [loads(bytes(body)) for (body,) in ask(url, "SELECT body FROM audit ORDER BY id")]
+    bodies = [loads(bytes(body)) for (body,) in fetch_rows(url, "SELECT body FROM audit ORDER BY id")]
     return [body for body in bodies if body.get("tool") == tool]
 
 

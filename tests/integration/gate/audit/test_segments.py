@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import insert
 
 from integration.gate.audit.calls import OWNER, make_calls
-from integration.store.databases import ask, engine_of, run
+from integration.store.databases import engine_of, fetch_rows, run
 from lab import eventually
 from toolcrib.gate.audit import segments
 from toolcrib.gate.audit.audit import Audit
@@ -54,11 +54,11 @@ class World:
         return [line async for line in export(self.store, after=after, upto=upto)]
 
     def numbers(self) -> list[int]:
-        return [number for (number,) in ask(self.database, "SELECT id FROM audit ORDER BY id")]
+        return [number for (number,) in fetch_rows(self.database, "SELECT id FROM audit ORDER BY id")]
 
     async def findings(self) -> list[str]:
         """What is wrong with the chain, in the database and in the segments."""
-        newest = ask(self.database, "SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")
+        newest = fetch_rows(self.database, "SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")
         found = await verify(self.store, self.head, ChainHead(*newest[0]), await self.segments.check())
         return [finding.message for finding in found.findings]
 
@@ -291,10 +291,10 @@ async def test_old_lines_of_a_journal_are_not_taken_for_records_after_their_reco
         assert left
         await audit.segments.seal(LATER, by=OWNER, keep=4)
         await store.caught_up()
-        numbers = [number for (number,) in ask(database, "SELECT id FROM audit ORDER BY id")]
+        numbers = [number for (number,) in fetch_rows(database, "SELECT id FROM audit ORDER BY id")]
     journal.write_bytes(left)  # as a process leaves it that is killed before it writes the next line
     async with open_store(database, alone=True) as store, Audit(store, head) as audit:
-        assert [number for (number,) in ask(database, "SELECT id FROM audit ORDER BY id")] == numbers
+        assert [number for (number,) in fetch_rows(database, "SELECT id FROM audit ORDER BY id")] == numbers
         assert await audit.verify() == Verification(41, ())
 
 

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from integration.store.databases import ask
+from integration.store.databases import fetch_rows
 from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.audit.verify import Verification
 from toolcrib.store.engine import open_store
@@ -77,7 +77,7 @@ async def survives(database: str, head: Path, *, callers: int, alone: bool) -> N
                         alive = False
     verification = await verified(database, head, alone=alone)
     assert verification.findings == ()
-    kept = {number for (number,) in ask(database, "SELECT id FROM audit")}
+    kept = {number for (number,) in fetch_rows(database, "SELECT id FROM audit")}
     assert acknowledged <= kept
     assert len(acknowledged) > 15
     assert verification.records == len(kept)

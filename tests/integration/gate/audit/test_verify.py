@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import update
 
 from integration.gate.audit.calls import make_calls
-from integration.store.databases import ask, engine_of, run
+from integration.store.databases import engine_of, fetch_rows, run
 from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.audit.verify import Verification
 from toolcrib.model.errors import ConfigError
@@ -44,7 +44,7 @@ def kinds(verification: Verification) -> set[tuple[str, int | None]]:
 
 
 def bodies(database: str) -> dict[int, bytes]:
-    return {number: bytes(body) for number, body in ask(database, "SELECT id, body FROM audit")}
+    return {number: bytes(body) for number, body in fetch_rows(database, "SELECT id, body FROM audit")}
 
 
 def replace(database: str, number: int, body: bytes, digest: str | None = None) -> None:
@@ -89,7 +89,7 @@ def swap(database: str) -> None:
 
 
 def copy(database: str) -> None:
-    replace(database, 4, bodies(database)[3], ask(database, "SELECT hash FROM audit WHERE id = 3")[0][0])
+    replace(database, 4, bodies(database)[3], fetch_rows(database, "SELECT hash FROM audit WHERE id = 3")[0][0])
 
 
 def scramble(database: str) -> None:
@@ -229,7 +229,7 @@ def foreign(path: Path) -> None:
 
 
 def write_head(database: str, head: Path) -> None:
-    number, digest = ask(database, "SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")[0]
+    number, digest = fetch_rows(database, "SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")[0]
     write(head, f"{number:020d} {digest}\n")
 
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from integration.gate.permissions.answering import Desk, open_desk, upstream
-from integration.web.console.visitor import visiting
+from integration.web.console.console_client import open_console
 from integration.web.test_inventory import CONSOLE, INVENTORY
 from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.base.home import prepare_home
@@ -303,7 +303,7 @@ async def test_every_form_of_the_console_is_recorded_or_excused() -> None:
 async def test_the_console_leaves_records_as_its_own_door(tmp_path: Path) -> None:
     home = prepare_home(tmp_path / "home")
     home.mcp_json.write_text(json.dumps({"mcpServers": {"shifts": upstream("upstreams.shifts")}}), encoding="utf-8")
-    async with visiting(home.root) as visitor:
+    async with open_console(home.root) as visitor:
         agent = (await visitor.crib.zoo.list())[0].id
         session = await visitor.crib.sessions.create(NewSession("web"))
         await visitor.send("/servers/shifts/disable")

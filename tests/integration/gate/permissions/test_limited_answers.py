@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from integration.gate.permissions.answering import SELL, Desk, calling, open_desk
-from integration.web.console.visitor import Visitor
+from integration.web.console.console_client import ConsoleClient
 from toolcrib.model.errors import InvalidRequest, ToolcribError
 from toolcrib.model.json import JsonObject
 from toolcrib.tools import ToolServer, tool
@@ -95,7 +95,7 @@ async def test_console_card_limits_and_edits_the_rule(desk: Desk, robot: ApiClie
     async with desk.http() as client, calling(lambda: robot.call(READ, {"path": "/srv/docs/a"})):
         client.headers = {"origin": desk.holding.info.url}
         await client.get(desk.holding.login_url)
-        visitor = Visitor(desk.crib, client)
+        visitor = ConsoleClient(desk.crib, client)
         id = (await desk.question())["id"]
         page = await visitor.page("/waiting")
         assert "/path path /srv/docs" in page.text

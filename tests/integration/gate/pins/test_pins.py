@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from integration.store.databases import ask, run
+from integration.store.databases import fetch_rows, run
 from toolcrib.gate.pins.pins import Pins, Sighting
 from toolcrib.gate.principals import Principals
 from toolcrib.model.errors import Conflict, Denied, NotFound
@@ -190,7 +190,7 @@ async def test_many_tools_are_pinned_in_steps_between_which_others_have_their_tu
             await anyio.lowlevel.checkpoint()
             turns += 1
     assert standings(seen) == ["first"] * 2000
-    assert ask(database, "SELECT count(*) FROM pins") == [(2000,)]
+    assert fetch_rows(database, "SELECT count(*) FROM pins") == [(2000,)]
     assert turns > 5
 
 
@@ -204,7 +204,7 @@ async def test_a_first_look_that_broke_off_is_gone_on_with_and_lets_nothing_thro
         with anyio.fail_after(20):
             while not kept:
                 await anyio.lowlevel.checkpoint()
-                kept = ask(database, "SELECT count(*) FROM pins")[0][0]
+                kept = fetch_rows(database, "SELECT count(*) FROM pins")[0][0]
         tasks.cancel_scope.cancel()
     assert 0 < kept < 1000
     again = await opened(store)
@@ -219,7 +219,7 @@ async def test_two_looks_at_once_pin_once(store: Store, database: str) -> None:
     async with anyio.create_task_group() as tasks:
         for _ in range(5):
             tasks.start_soon(pins.see, SERVER, [tool(), tool("fetch")])
-    assert ask(database, "SELECT count(*) FROM pins") == [(2,)]
+    assert fetch_rows(database, "SELECT count(*) FROM pins") == [(2,)]
 
 
 async def test_what_another_crib_pinned_first_counts(store: Store) -> None:

@@ -13,14 +13,14 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from integration.upstream.http.harness import Raw, Request, answer, raw_server
+from integration.upstream.http.harness import RawServer, Request, http_response, raw_server
 
 
 @dataclass(frozen=True)
 class Receiver:
     """What arrived so far."""
 
-    raw: Raw
+    raw: RawServer
 
     @property
     def url(self) -> str:
@@ -66,7 +66,7 @@ class Receiver:
     def _bodies(self, signal: str) -> list[bytes]:
         return [
             decompress(each.body) if each.headers.get("content-encoding") == "gzip" else each.body
-            for each in self.raw.seen
+            for each in self.raw.requests
             if each.path == f"/v1/{signal}"
         ]
 
@@ -77,7 +77,7 @@ async def receiver(*statuses: str) -> AsyncGenerator[Receiver]:
     left = list(statuses)
 
     async def accept(_: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer(b"", left.pop(0) if left else "200 OK", "application/x-protobuf"))
+        writer.write(http_response(b"", left.pop(0) if left else "200 OK", "application/x-protobuf"))
         await writer.drain()
 
     async with raw_server(accept) as raw:

@@ -17,7 +17,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from http_clients import PLAIN
 from integration.host.telemetry.receiver import Receiver, receiver
-from integration.upstream.http.harness import DISCOVERED, Request, raw_server, result
+from integration.upstream.http.harness import DISCOVERED, Request, raw_server, result_response
 from lab import eventually
 from toolcrib.base.home import owner_token, prepare_home
 from toolcrib.base.settings import Environment, Settings
@@ -106,7 +106,7 @@ async def test_trace_in_meta_continues_at_a_stdio_server_and_in_the_collector(tm
 async def test_trace_in_headers_continues_in_headers_of_an_http_server(tmp_path: Path) -> None:
     async def serve(request: Request, writer: asyncio.StreamWriter) -> None:
         listed = {"tools": [{"name": "look", "inputSchema": {"type": "object"}}], "content": []}
-        writer.write(result(request, DISCOVERED if request.method == "server/discover" else listed))
+        writer.write(result_response(request, DISCOVERED if request.method == "server/discover" else listed))
         await writer.drain()
 
     async with (
@@ -116,7 +116,7 @@ async def test_trace_in_headers_continues_in_headers_of_an_http_server(tmp_path:
     ):
         answer = await client.post("/api/tools/web/look/call", json={"arguments": {}}, headers=CALLER)
         assert answer.status_code == 200, answer.text
-        (called,) = [each for each in upstream.seen if each.method == "tools/call"]
+        (called,) = [each for each in upstream.requests if each.method == "tools/call"]
         await eventually(lambda: len(collector.spans) == 2)
         expected = f"00-{TRACE}-{collector.spans[1].span_id.hex()}-01"
         assert called.headers["traceparent"] == called.message["params"]["_meta"]["traceparent"] == expected
@@ -134,16 +134,16 @@ async def test_without_telemetry_the_callers_trace_still_reaches_the_server(tmp_
 @contextmanager
 def entered_modules() -> Generator[set[str]]:
     """Collect the modules whose functions are called, in every thread."""
-    seen: set[str] = set()
+    modules: set[str] = set()
 
     def note(frame: FrameType, event: str, argument: object) -> None:
         if event == "call":
-            seen.add(str(frame.f_globals.get("__name__")))
+            modules.add(str(frame.f_globals.get("__name__")))
 
     threading.setprofile(note)
     sys.setprofile(note)
     try:
-        yield seen
+        yield modules
     finally:
         sys.setprofile(None)
         threading.setprofile(None)  # pyright: ignore[reportArgumentType] None removes it
@@ -180,7 +180,7 @@ async def test_logs_are_sent_masked_and_failed_exports_are_repeated(tmp_path: Pa
         assert found()[0] == found()[1]
         assert found()[0].severity_text == "WARNING"
         assert all(secret not in str(each) for each in collector.logs)
-        assert {each.headers["api-key"] for each in collector.raw.seen} == {"k3y-of-the-collector"}
+        assert {each.headers["api-key"] for each in collector.raw.requests} == {"k3y-of-the-collector"}
 
 
 async def test_last_spans_are_sent_when_the_crib_stops(tmp_path: Path) -> None:

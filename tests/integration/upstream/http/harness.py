@@ -16,7 +16,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
 from starlette.types import ASGIApp
 
-from integration.upstream.oauth.authority import bound, shared_web
+from integration.upstream.oauth.authority import listening_socket, shared_web
 from toolcrib.base.network.urls import check_url
 from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import MODERN_VERSION, Era
@@ -44,10 +44,10 @@ INITIALIZED: JsonObject = {
     "serverInfo": {"name": "raw", "version": "1"},
 }
 
-Talk = AbstractAsyncContextManager[tuple[Connection, ServerIntroduction]]
+OpeningConnection = AbstractAsyncContextManager[tuple[Connection, ServerIntroduction]]
 
 
-def talk(
+def open_connection(
     url: str,
     *,
     transport: WebTransport = "http",
@@ -56,7 +56,7 @@ def talk(
     era: Era | None = None,
     connect_wait: float = 10,
     idle_wait: float = 20,
-) -> Talk:
+) -> OpeningConnection:
     """A connection with the server at this address."""
     return open_web_server(
         shared_web(),
@@ -131,14 +131,14 @@ async def official_server(form: Form = "stateful") -> AsyncGenerator[tuple[str, 
     """The official server over Streamable HTTP: its address, and what was taken back."""
     server, cancelled = official()
     app = server.streamable_http_app(json_response=form.endswith("json"), stateless_http=form.startswith("stateless"))
-    async with running(app) as port:
+    async with serve_app(app) as port:
         yield f"http://127.0.0.1:{port}/mcp", cancelled
 
 
 @asynccontextmanager
-async def running(app: ASGIApp) -> AsyncGenerator[int]:
+async def serve_app(app: ASGIApp) -> AsyncGenerator[int]:
     """Serve an application with its lifespan; gives the port."""
-    sock, port = bound()
+    sock, port = listening_socket()
     config = uvicorn.Config(app, log_level="critical", ws="none", timeout_graceful_shutdown=1, access_log=False)
     server = uvicorn.Server(config)
     async with anyio.create_task_group() as tasks:
@@ -182,23 +182,23 @@ Script = Callable[[Request, asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass
-class Raw:
+class RawServer:
     """A raw server. `seen` has every request, `left` counts connections that the client closed."""
 
     url: str = ""
-    seen: list[Request] = field(default_factory=list[Request])
+    requests: list[Request] = field(default_factory=list[Request])
     connections: int = 0
-    left: int = 0
+    closed: int = 0
 
     def count(self, method: str) -> int:
         """How many requests of a method came."""
-        return sum(request.method == method for request in self.seen)
+        return sum(request.method == method for request in self.requests)
 
 
 @asynccontextmanager
-async def raw_server(script: Script) -> AsyncGenerator[Raw]:
+async def raw_server(script: Script) -> AsyncGenerator[RawServer]:
     """A server that answers each request as the script writes; what it does not answer, it leaves open."""
-    raw = Raw()
+    raw = RawServer()
     handlers: set[asyncio.Task[Any]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -208,11 +208,11 @@ async def raw_server(script: Script) -> AsyncGenerator[Raw]:
         raw.connections += 1
         try:
             while server.is_serving() and (request := await _read(reader)) is not None:
-                raw.seen.append(request)
+                raw.requests.append(request)
                 await script(request, writer)
-            raw.left += 1
+            raw.closed += 1
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            raw.left += 1
+            raw.closed += 1
         finally:
             writer.transport.abort()
             handlers.discard(task)
@@ -241,7 +241,7 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
     return Request(verb, path, headers, body)
 
 
-def answer(
+def http_response(
     body: bytes, status: str = "200 OK", kind: str = "application/json", headers: Mapping[str, str] | None = None
 ) -> bytes:
     """A whole answer."""
@@ -250,10 +250,10 @@ def answer(
     return head.encode() + body
 
 
-def result(request: Request, value: JsonObject, headers: Mapping[str, str] | None = None) -> bytes:
+def result_response(request: Request, value: JsonObject, headers: Mapping[str, str] | None = None) -> bytes:
     """A whole answer with a result."""
     message = {"jsonrpc": "2.0", "id": request.message["id"], "result": value}
-    return answer(orjson.dumps(message), headers=headers)
+    return http_response(orjson.dumps(message), headers=headers)
 
 
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -265,13 +265,13 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def event(message: JsonObject | None, event_id: str | None = None, more: str = "") -> bytes:
+def sse_event(message: JsonObject | None, event_id: str | None = None, more: str = "") -> bytes:
     """An event as a piece of a stream."""
     head = (f"id: {event_id}\n" if event_id else "") + more
     data = orjson.dumps(message) if message is not None else b""
     return chunk(head.encode() + b"data: " + data + b"\n\n")
 
 
-def reply(request: Request, value: JsonObject) -> JsonObject:
+def result_message(request: Request, value: JsonObject) -> JsonObject:
     """The message that answers a request."""
     return {"jsonrpc": "2.0", "id": request.message["id"], "result": value}

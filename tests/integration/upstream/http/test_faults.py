@@ -13,14 +13,14 @@ from integration.upstream.http.harness import (
     LOOPS,
     STREAM,
     Request,
-    answer,
     call,
     chunk,
-    event,
+    http_response,
+    open_connection,
     raw_server,
-    reply,
-    result,
-    talk,
+    result_message,
+    result_response,
+    sse_event,
 )
 from lab import cancelled_once, eventually
 from loop_turns import counted_turns
@@ -44,7 +44,7 @@ HTML = "text/html; charset=utf-8"
 async def misbehave(request: Request, writer: asyncio.StreamWriter) -> None:
     """Answer as the name of the tool says."""
     if request.method == "server/discover":
-        writer.write(result(request, DISCOVERED))
+        writer.write(result_response(request, DISCOVERED))
     elif request.tool in ANSWERS:
         writer.write(ANSWERS[request.tool])
         if request.tool.endswith("closes"):
@@ -55,7 +55,7 @@ async def misbehave(request: Request, writer: asyncio.StreamWriter) -> None:
             writer.write(chunk(MEGABYTE))
             await writer.drain()
     elif request.tool == "floods":
-        writer.write(STREAM + chunk(FLOOD * 20_000) + event(reply(request, {"content": []})) + END)
+        writer.write(STREAM + chunk(FLOOD * 20_000) + sse_event(result_message(request, {"content": []})) + END)
     elif request.tool == "floods on":
         writer.write(STREAM)
         while not writer.is_closing():
@@ -67,7 +67,7 @@ async def misbehave(request: Request, writer: asyncio.StreamWriter) -> None:
 
 async def answer_strangely(request: Request, writer: asyncio.StreamWriter) -> None:
     """Give an answer that depends on the request."""
-    nothing = result(request, {"content": []})
+    nothing = result_response(request, {"content": []})
     match request.tool:
         case "resets":
             writer.transport.abort()
@@ -79,14 +79,14 @@ async def answer_strangely(request: Request, writer: asyncio.StreamWriter) -> No
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + nothing)
         case "old":
             head = b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n"
-            writer.write(head + orjson.dumps(reply(request, {"content": []})))
+            writer.write(head + orjson.dumps(result_message(request, {"content": []})))
             writer.close()
         case "other id":
-            writer.write(answer(orjson.dumps({"jsonrpc": "2.0", "id": 10_000, "result": {}})))
+            writer.write(http_response(orjson.dumps({"jsonrpc": "2.0", "id": 10_000, "result": {}})))
         case "talks on":
-            writer.write(nothing + answer(b"{}"))
+            writer.write(nothing + http_response(b"{}"))
         case _:
-            writer.write(result(request, {"content": [{"text": "echo"}]}))
+            writer.write(result_response(request, {"content": [{"text": "echo"}]}))
 
 
 ENDLESS = {
@@ -98,28 +98,30 @@ ANSWERS = {
     "closes": b"",
     "half closes": HEAD + b"content-length: 1000\r\n\r\n{",
     "chunk closes": HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\n{",
-    "stream closes": STREAM + event(None, None, ": hello\n"),
+    "stream closes": STREAM + sse_event(None, None, ": hello\n"),
     "bad chunk": HEAD + b"transfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n",
     "no http": b"SSH-2.0-OpenSSH_9.9\r\n",
     "two lengths": HEAD + b"content-length: 5\r\ncontent-length: 6\r\n\r\n{    }",
     "upgrades": b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
     "huge head": b"HTTP/1.1 200 OK\r\nx: " + b"y" * (HEAD_LIMIT + 10),
     "many headers": b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * HEAD_LIMIT,
-    "page": answer(b"<html>Welcome!</html>", kind=HTML),
-    "empty": answer(b""),
+    "page": http_response(b"<html>Welcome!</html>", kind=HTML),
+    "empty": http_response(b""),
     "nothing": b"HTTP/1.1 204 No Content\r\n\r\n",
-    "accepts": answer(b"", "202 Accepted"),
-    "not json": answer(b"{"),
-    "array": answer(b"[1]"),
-    "packed": answer(gzip.compress(b"{}"), headers={"content-encoding": "gzip"}),
+    "accepts": http_response(b"", "202 Accepted"),
+    "not json": http_response(b"{"),
+    "array": http_response(b"[1]"),
+    "packed": http_response(gzip.compress(b"{}"), headers={"content-encoding": "gzip"}),
     "garbled event": STREAM + chunk(b"data: {\n\n"),
     "silent": b"",
     "silent stream": STREAM,
-    "redirects": answer(b"", "307 Temporary Redirect", headers={"location": "/mcp/"}),
-    "busy": answer(b"slow down", "429 Too Many Requests", "text/plain", {"retry-after": "1000000000"}),
-    "away": answer(b"<html>", "503 Service Unavailable", HTML, {"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}),
-    "wrong": answer(b'{"detail": "no such thing"}', "404 Not Found"),
-    "error": answer(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"No","data":1}}', "400 Bad Request"),
+    "redirects": http_response(b"", "307 Temporary Redirect", headers={"location": "/mcp/"}),
+    "busy": http_response(b"slow down", "429 Too Many Requests", "text/plain", {"retry-after": "1000000000"}),
+    "away": http_response(b"<html>", "503 Service Unavailable", HTML, {"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT"}),
+    "wrong": http_response(b'{"detail": "no such thing"}', "404 Not Found"),
+    "error": http_response(
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32602,"message":"No","data":1}}', "400 Bad Request"
+    ),
 }
 
 TOLD = {
@@ -160,7 +162,7 @@ async def test_a_broken_answer_is_told_to_its_own_caller_alone(fault: str) -> No
     with anyio.fail_after(20):
         async with (
             raw_server(misbehave) as raw,
-            talk(raw.url, idle_wait=0.5 if fault.startswith("silent") else 20) as (connection, _),
+            open_connection(raw.url, idle_wait=0.5 if fault.startswith("silent") else 20) as (connection, _),
             anyio.create_task_group() as tasks,
         ):
             for _ in range(5):
@@ -173,13 +175,13 @@ async def test_a_broken_answer_is_told_to_its_own_caller_alone(fault: str) -> No
             assert ("web page" in (caught.value.hint or "")) == (fault == "page")
             assert await call(connection, "echo") == {"content": [{"text": "echo"}]}
             assert connection.failure is None
-    assert sum(request.method == "tools/call" and request.tool == fault for request in raw.seen) == 1
+    assert sum(request.method == "tools/call" and request.tool == fault for request in raw.requests) == 1
 
 
 @pytest.mark.parametrize("tool", ["drips", "goes on", "old", "talks on"])
 async def test_what_is_only_strange_is_understood(tool: str) -> None:
     with anyio.fail_after(20):
-        async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
             for _ in range(3):
                 assert await call(connection, tool) == {"content": []}
             assert await call(connection, "echo") == {"content": [{"text": "echo"}]}
@@ -187,7 +189,7 @@ async def test_what_is_only_strange_is_understood(tool: str) -> None:
 
 async def test_an_error_of_the_protocol_keeps_its_parts_whatever_the_status() -> None:
     with anyio.fail_after(20):
-        async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
             with pytest.raises(ProtocolError) as caught:
                 await call(connection, "error")
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32602, "No", 1)
@@ -196,7 +198,7 @@ async def test_an_error_of_the_protocol_keeps_its_parts_whatever_the_status() ->
 @pytest.mark.parametrize(("tool", "seconds"), [("busy", 300.0), ("away", 0.0), ("wrong", None)])
 async def test_how_long_a_server_wants_to_be_left_alone_is_bounded(tool: str, seconds: float | None) -> None:
     with anyio.fail_after(20):
-        async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
             with pytest.raises(HttpRefused) as caught:
                 await call(connection, tool)
     assert caught.value.retry_after == seconds
@@ -204,17 +206,17 @@ async def test_how_long_a_server_wants_to_be_left_alone_is_bounded(tool: str, se
 
 async def test_a_caller_who_leaves_closes_its_connection_and_no_other() -> None:
     with anyio.fail_after(20):
-        async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
             await call(connection, "echo")
             await cancelled_once(lambda: raw.count("tools/call") == 2, lambda: call(connection, "silent"))
-            await eventually(lambda: raw.left == 1)
+            await eventually(lambda: raw.closed == 1)
             await call(connection, "echo")
             assert raw.connections == 2
 
 
 async def test_connections_are_used_again() -> None:
     with anyio.fail_after(20):
-        async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
             for _ in range(20):
                 await call(connection, "echo")
             assert raw.connections == 1
@@ -228,19 +230,19 @@ async def _fickle(request: Request, writer: asyncio.StreamWriter) -> None:
     setattr(writer, "was_used", True)  # noqa: B010  # the test's own mark
     empty: JsonObject = {"tools": [], "content": []}
     value = DISCOVERED if request.method == "server/discover" else empty
-    writer.write(result(request, value))
+    writer.write(result_response(request, value))
 
 
 async def test_a_request_that_may_run_twice_is_repeated_once_on_a_new_connection() -> None:
     with anyio.fail_after(20):
-        async with raw_server(_fickle) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(_fickle) as raw, open_connection(raw.url) as (connection, _):
             assert (await connection.call("tools/list", {}))["tools"] == []
             assert raw.count("tools/list") == 2
 
 
 async def test_a_call_of_a_tool_is_never_repeated() -> None:
     with anyio.fail_after(20):
-        async with raw_server(_fickle) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(_fickle) as raw, open_connection(raw.url) as (connection, _):
             with pytest.raises(ServerFailed, match="closed the connection before it responded"):
                 await call(connection, "echo")
             assert raw.count("tools/call") == 1
@@ -249,12 +251,12 @@ async def test_a_call_of_a_tool_is_never_repeated() -> None:
 
 async def test_a_server_that_takes_nothing_of_a_large_request_is_given_up() -> None:
     async def stuffed(request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(result(request, DISCOVERED))
+        writer.write(result_response(request, DISCOVERED))
         await writer.drain()
         await anyio.sleep_forever()
 
     with anyio.fail_after(20):
-        async with raw_server(stuffed) as raw, talk(raw.url, idle_wait=0.5) as (connection, _):
+        async with raw_server(stuffed) as raw, open_connection(raw.url, idle_wait=0.5) as (connection, _):
             with pytest.raises(ServerFailed, match="sent nothing for"):
                 await call(connection, "echo", text="x" * 30_000_000)
 
@@ -268,7 +270,7 @@ async def test_a_server_that_takes_nothing_of_a_large_request_is_given_up() -> N
 )
 async def test_a_server_that_is_not_there_is_said_to_be_unreachable(url: str, words: str) -> None:
     with anyio.fail_after(20), pytest.raises(ServerFailed) as caught:
-        async with talk(url):
+        async with open_connection(url):
             raise AssertionError("there is nobody")
     assert caught.value.code == "server.unreachable"
     assert words in caught.value.message
@@ -281,15 +283,15 @@ async def test_a_server_that_never_answers_the_greeting_is_given_up_in_time() ->
     with anyio.fail_after(20):
         async with raw_server(say_nothing) as raw:
             with pytest.raises(ToolcribError) as caught:
-                async with talk(raw.url, connect_wait=0.5):
+                async with open_connection(raw.url, connect_wait=0.5):
                     raise AssertionError("it did not answer")
             assert caught.value.code == "server.timeout"
-            await eventually(lambda: raw.left == raw.connections)
+            await eventually(lambda: raw.closed == raw.connections)
 
 
 async def test_more_calls_than_connections_wait_for_their_turn() -> None:
     with anyio.fail_after(30):
-        async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
             async with anyio.create_task_group() as tasks:
                 for _ in range(400):
                     tasks.start_soon(call, connection, "echo")
@@ -297,7 +299,7 @@ async def test_more_calls_than_connections_wait_for_their_turn() -> None:
 
 
 async def test_a_flood_of_messages_takes_little_of_each_turn_of_the_loop() -> None:
-    async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _), counted_turns() as turns:
+    async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _), counted_turns() as turns:
         connection.on_notification = turns.count
         with anyio.fail_after(60):
             await call(connection, "floods")
@@ -307,7 +309,7 @@ async def test_a_flood_of_messages_takes_little_of_each_turn_of_the_loop() -> No
 
 async def test_a_flood_without_end_fails_its_call_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "MESSAGES_LIMIT", 5_000)
-    async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
+    async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
         with anyio.fail_after(60), pytest.raises(ServerFailed, match="more than 5,000 messages") as caught:
             await call(connection, "floods on")
         assert caught.value.code == "server.message_limit"
@@ -316,7 +318,7 @@ async def test_a_flood_without_end_fails_its_call_at_the_limit(monkeypatch: pyte
 
 async def test_a_stream_of_bytes_without_end_fails_its_call_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "STREAM_LIMIT", 100_000)
-    async with raw_server(misbehave) as raw, talk(raw.url) as (connection, _):
+    async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
         with anyio.fail_after(60), pytest.raises(ServerFailed, match="more than 100,000 bytes") as caught:
             await call(connection, "floods on")
     assert caught.value.code == "server.message_limit"

@@ -5,7 +5,7 @@ from typing import get_args
 import anyio
 import pytest
 
-from integration.upstream.http.harness import ENVELOPE, Form, call, official_server, running, talk
+from integration.upstream.http.harness import ENVELOPE, Form, call, official_server, open_connection, serve_app
 from integration.upstream.http.harness import official as official_parts
 from lab import cancelled_once, eventually
 from toolcrib.model.errors import Unavailable
@@ -25,7 +25,7 @@ ERAS = pytest.mark.parametrize("era", get_args(Era))
 @ERAS
 async def test_tools_are_listed_and_called(form: Form, era: Era) -> None:
     with anyio.fail_after(20):
-        async with official_server(form) as (url, _), talk(url, era=era) as (connection, introduction):
+        async with official_server(form) as (url, _), open_connection(url, era=era) as (connection, introduction):
             assert (introduction.era, introduction.server_info["name"]) == (era, "official")
             assert introduction.instructions == "Be kind."
             listed = await connection.call("tools/list", dict(ENVELOPE) if era == "modern" else {})
@@ -38,7 +38,7 @@ async def test_tools_are_listed_and_called(form: Form, era: Era) -> None:
 
 async def test_a_server_of_both_eras_is_greeted_in_the_modern_one() -> None:
     with anyio.fail_after(20):
-        async with official_server() as (url, _), talk(url) as (_, introduction):
+        async with official_server() as (url, _), open_connection(url) as (_, introduction):
             assert introduction.era == "modern"
 
 
@@ -47,7 +47,7 @@ async def test_many_calls_side_by_side_each_get_their_own_result(era: Era) -> No
     heard: list[bool] = []
 
     with anyio.fail_after(30):
-        async with official_server("stateful") as (url, _), talk(url, era=era) as (connection, _):
+        async with official_server("stateful") as (url, _), open_connection(url, era=era) as (connection, _):
 
             async def one(number: int) -> None:
                 said = await call(connection, "echo", era, text=str(number))
@@ -67,7 +67,7 @@ async def test_progress_comes_in_order_and_before_the_result(era: Era) -> None:
         heard.append((progress, total, message))
 
     with anyio.fail_after(20):
-        async with official_server() as (url, _), talk(url, era=era) as (connection, _):
+        async with official_server() as (url, _), open_connection(url, era=era) as (connection, _):
             params: JsonObject = {"name": "count", "arguments": {}, **(ENVELOPE if era == "modern" else {})}
             await connection.call("tools/call", params, on_progress=report)
             heard.append("result")
@@ -82,7 +82,7 @@ async def test_being_cancelled_ends_the_work_at_the_server_and_nothing_else(era:
         waiting.set()
 
     with anyio.fail_after(20):
-        async with official_server() as (url, cancelled), talk(url, era=era) as (connection, _):
+        async with official_server() as (url, cancelled), open_connection(url, era=era) as (connection, _):
             async with anyio.create_task_group() as tasks:
                 params: JsonObject = {"name": "wait", "arguments": {}, **(ENVELOPE if era == "modern" else {})}
 
@@ -98,7 +98,7 @@ async def test_being_cancelled_ends_the_work_at_the_server_and_nothing_else(era:
 
 async def test_a_question_of_the_server_is_answered_while_its_call_waits() -> None:
     with anyio.fail_after(20):
-        async with official_server() as (url, _), talk(url, era="legacy") as (connection, _):
+        async with official_server() as (url, _), open_connection(url, era="legacy") as (connection, _):
 
             def asked(request_id: RequestId, method: str, params: JsonObject) -> None:
                 assert method == "elicitation/create"
@@ -111,7 +111,7 @@ async def test_a_question_of_the_server_is_answered_while_its_call_waits() -> No
 
 async def test_a_question_that_nobody_takes_is_refused() -> None:
     with anyio.fail_after(20):
-        async with official_server() as (url, _), talk(url, era="legacy") as (connection, _):
+        async with official_server() as (url, _), open_connection(url, era="legacy") as (connection, _):
             with pytest.raises(ProtocolError, match="Method not found: elicitation/create"):
                 await call(connection, "ask", "legacy")
 
@@ -119,7 +119,7 @@ async def test_a_question_that_nobody_takes_is_refused() -> None:
 async def test_what_the_server_says_by_itself_comes_on_the_standing_stream() -> None:
     heard: list[str] = []
     with anyio.fail_after(20):
-        async with official_server() as (url, _), talk(url, era="legacy") as (connection, _):
+        async with official_server() as (url, _), open_connection(url, era="legacy") as (connection, _):
             connection.on_notification = lambda method, params: heard.append(method)
             while not heard:  # the stream may need a moment to stand
                 await call(connection, "grow", "legacy")
@@ -130,7 +130,7 @@ async def test_what_the_server_says_by_itself_comes_on_the_standing_stream() -> 
 @ERAS
 async def test_an_unknown_method_is_an_error_of_the_protocol(era: Era) -> None:
     with anyio.fail_after(20):
-        async with official_server() as (url, _), talk(url, era=era) as (connection, _):
+        async with official_server() as (url, _), open_connection(url, era=era) as (connection, _):
             with pytest.raises(ProtocolError) as caught:
                 await connection.call("no/such", dict(ENVELOPE) if era == "modern" else {})
             assert caught.value.code == -32601
@@ -139,7 +139,7 @@ async def test_an_unknown_method_is_an_error_of_the_protocol(era: Era) -> None:
 async def test_a_session_is_ended_at_the_server() -> None:
     with anyio.fail_after(20):
         async with official_server() as (url, _):
-            async with talk(url, era="legacy") as (first, _):
+            async with open_connection(url, era="legacy") as (first, _):
                 await call(first, "echo", "legacy", text="x")
             assert first.failure is not None
             with pytest.raises(Unavailable):
@@ -156,8 +156,8 @@ async def test_a_server_of_the_first_specification_is_understood_under_either_na
 
     with anyio.fail_after(30):
         async with (
-            running(server.sse_app()) as port,
-            talk(f"http://127.0.0.1:{port}/sse", transport=transport) as (talking, introduction),
+            serve_app(server.sse_app()) as port,
+            open_connection(f"http://127.0.0.1:{port}/sse", transport=transport) as (talking, introduction),
         ):
             assert introduction.era == "legacy"
             talking.on_request = lambda request_id, method, params: talking.answer(request_id, {"action": "decline"})

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from integration.upstream.http.harness import DISCOVERED, HELLO, LOOPS, Talk
-from integration.upstream.oauth.site import OTHER, PUBLIC, Site, papers, public_site
+from integration.upstream.http.harness import DISCOVERED, HELLO, LOOPS, OpeningConnection
+from integration.upstream.oauth.public_site import OTHER, PUBLIC, Site, make_certificates, public_site
 from toolcrib.base.network.urls import check_url
 from toolcrib.base.processes.process import ServerFailed
 from toolcrib.model.errors import Denied, InvalidRequest
@@ -39,7 +39,9 @@ def app() -> App:
     return App()
 
 
-def talk(site: Site, url: str, *, local_allowed: bool = False, headers: Mapping[str, str] | None = None) -> Talk:
+def talk(
+    site: Site, url: str, *, local_allowed: bool = False, headers: Mapping[str, str] | None = None
+) -> OpeningConnection:
     return open_web_server(
         site.web,
         "lab",
@@ -97,7 +99,7 @@ async def test_of_several_addresses_only_those_that_were_judged_are_dialled(app:
 async def test_a_certificate_that_is_not_the_servers_ends_the_connection(
     app: App, tmp_path: Path, is_over: bool
 ) -> None:
-    made = papers(("a.example",), is_over=True) if is_over else papers(("c.example",))
+    made = make_certificates(("a.example",), is_over=True) if is_over else make_certificates(("c.example",))
     with anyio.fail_after(20):
         async with public_site(app, tmp_path, made) as site:
             with pytest.raises(ServerFailed, match="its certificate was rejected") as caught:

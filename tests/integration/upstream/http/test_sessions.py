@@ -14,14 +14,14 @@ from integration.upstream.http.harness import (
     INITIALIZED,
     STREAM,
     Request,
-    answer,
     call,
     chunk,
-    event,
+    http_response,
+    open_connection,
     raw_server,
-    reply,
-    result,
-    talk,
+    result_message,
+    result_response,
+    sse_event,
 )
 from lab import cancelled_once, eventually
 from toolcrib.base.processes.process import ServerFailed
@@ -34,9 +34,11 @@ from toolcrib.upstream.http.streamable import CLOSE_SECONDS
 
 pytestmark = pytest.mark.anyio
 
-NOT_ALLOWED = answer(b"", "405 Method Not Allowed")
-GONE = answer(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session not found"}}', "404 Not Found")
-NO_SESSION = answer(
+NOT_ALLOWED = http_response(b"", "405 Method Not Allowed")
+GONE = http_response(
+    b'{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session not found"}}', "404 Not Found"
+)
+NO_SESSION = http_response(
     b'{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}',
     "400 Bad Request",
 )
@@ -62,7 +64,7 @@ class Legacy:
                 await writer.drain()
                 writer.close()
         elif request.verb == "DELETE":
-            writer.write(answer(b""))
+            writer.write(http_response(b""))
         else:
             writer.write(self.get(request))
 
@@ -71,7 +73,7 @@ class Legacy:
         if self.waiting is not None and request.headers.get("last-event-id") == "e-1":
             if not self.resumes:
                 return NOT_ALLOWED
-            return STREAM + event(reply(self.waiting, {"content": [{"text": "late"}]}), "e-2") + END
+            return STREAM + sse_event(result_message(self.waiting, {"content": [{"text": "late"}]}), "e-2") + END
         return self.stream.pop(0) if self.stream else NOT_ALLOWED
 
     def post(self, request: Request) -> bytes:
@@ -81,36 +83,43 @@ class Legacy:
             return NO_SESSION
         if method == "initialize":
             headers = {"mcp-session-id": self.session} if self.session else None
-            return result(request, INITIALIZED, headers)
+            return result_response(request, INITIALIZED, headers)
         if self.gone is not None:
             return self.gone
         if "id" not in request.message or "result" in request.message or "error" in request.message:
             self.posted.append(request.message)
-            return answer(b"", "202 Accepted")
+            return http_response(b"", "202 Accepted")
         return self.call(request)
 
     def call(self, request: Request) -> bytes:
         """The answer to a call."""
         if request.tool == "breaks":
             self.waiting = request
-            return STREAM + event(None, "e-1", "retry: 1\n") + event(LOGGED)
+            return STREAM + sse_event(None, "e-1", "retry: 1\n") + sse_event(LOGGED)
         if request.tool == "asks":
             ask = {"jsonrpc": "2.0", "id": "q", "method": "roots/list"}
-            return STREAM + event(ask) + event(CHANGED) + event(LOGGED) + event(reply(request, {"content": []})) + END
+            return (
+                STREAM
+                + sse_event(ask)
+                + sse_event(CHANGED)
+                + sse_event(LOGGED)
+                + sse_event(result_message(request, {"content": []}))
+                + END
+            )
         if request.tool == "hangs":
             return b""
-        return result(request, {"content": [{"text": "echo"}]})
+        return result_response(request, {"content": [{"text": "echo"}]})
 
 
 async def test_every_message_after_the_handshake_names_session_and_version() -> None:
     with anyio.fail_after(20):
         async with raw_server(Legacy()) as raw:
-            async with talk(raw.url) as (connection, introduction):
+            async with open_connection(raw.url) as (connection, introduction):
                 assert introduction.era == "legacy"
                 await call(connection, "echo", "legacy")
                 await eventually(lambda: raw.count("GET") == 1)
             assert raw.count("DELETE") == 1
-    after = [request for request in raw.seen if request.method not in ("server/discover", "initialize")]
+    after = [request for request in raw.requests if request.method not in ("server/discover", "initialize")]
     assert {request.method for request in after} == {"notifications/initialized", "tools/call", "GET", "DELETE"}
     assert {request.headers.get("mcp-session-id") for request in after} == {"s-1"}
     assert {request.headers.get("mcp-protocol-version") for request in after} == {"2025-11-25"}
@@ -125,27 +134,31 @@ async def test_a_server_that_does_not_let_go_is_left_all_the_same() -> None:
     with anyio.fail_after(20):
         async with raw_server(Clinging()) as raw:
             with anyio.fail_after(CLOSE_SECONDS + 3), pytest.raises(KeyError):
-                async with talk(raw.url):
+                async with open_connection(raw.url):
                     raise KeyError("as it is, not in a group")
             assert raw.count("DELETE") == 1
-            await eventually(lambda: raw.left == raw.connections)
+            await eventually(lambda: raw.closed == raw.connections)
 
 
 async def test_a_server_without_sessions_is_not_told_of_their_end() -> None:
     with anyio.fail_after(20):
-        async with raw_server(Legacy(session=None)) as raw, talk(raw.url, era="legacy") as (connection, _):
+        async with raw_server(Legacy(session=None)) as raw, open_connection(raw.url, era="legacy") as (connection, _):
             await call(connection, "echo", "legacy")
     assert raw.count("DELETE") == 0
     assert raw.count("server/discover") == 0
 
 
-@pytest.mark.parametrize("gone", [GONE, NO_SESSION, answer(b"", "404 Not Found")])
+@pytest.mark.parametrize("gone", [GONE, NO_SESSION, http_response(b"", "404 Not Found")])
 async def test_a_lost_session_ends_the_conversation_and_says_what_was_not_carried_out(gone: bytes) -> None:
     server = Legacy()
     others: list[str] = []
 
     with anyio.fail_after(20):
-        async with raw_server(server) as raw, talk(raw.url) as (connection, _), anyio.create_task_group() as tasks:
+        async with (
+            raw_server(server) as raw,
+            open_connection(raw.url) as (connection, _),
+            anyio.create_task_group() as tasks,
+        ):
 
             async def one_more() -> None:
                 with pytest.raises(ServerFailed) as caught:
@@ -168,7 +181,7 @@ async def test_a_lost_session_ends_the_conversation_and_says_what_was_not_carrie
 async def test_a_stream_that_breaks_is_taken_up_after_its_last_event() -> None:
     heard: list[str] = []
     with anyio.fail_after(20):
-        async with raw_server(Legacy()) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(Legacy()) as raw, open_connection(raw.url) as (connection, _):
             said = await connection.call(
                 "tools/call", {"name": "breaks"}, on_message=lambda method, params: heard.append(method)
             )
@@ -179,7 +192,7 @@ async def test_a_stream_that_breaks_is_taken_up_after_its_last_event() -> None:
 
 async def test_a_stream_that_is_not_taken_up_fails_its_call_alone() -> None:
     with anyio.fail_after(20):
-        async with raw_server(Legacy(resumes=False)) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(Legacy(resumes=False)) as raw, open_connection(raw.url) as (connection, _):
             with pytest.raises(ServerFailed, match="did not resume it") as caught:
                 await call(connection, "breaks", "legacy")
             assert caught.value.code == "server.ended"
@@ -191,7 +204,7 @@ async def test_what_comes_on_the_stream_of_a_call_goes_to_whom_it_concerns() -> 
     own: list[str] = []
     common: list[str] = []
     with anyio.fail_after(20):
-        async with raw_server(server) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(server) as raw, open_connection(raw.url) as (connection, _):
             connection.on_notification = lambda method, params: common.append(method)
             connection.on_request = lambda request_id, method, params: connection.answer(request_id, {"roots": []})
             await connection.call("tools/call", {"name": "asks"}, on_message=lambda method, params: own.append(method))
@@ -202,19 +215,19 @@ async def test_what_comes_on_the_stream_of_a_call_goes_to_whom_it_concerns() -> 
 
 async def test_a_standing_stream_is_opened_again_after_the_last_event() -> None:
     heard: list[str] = []
-    first = STREAM + event(CHANGED, "n-1", "retry: 1\n") + END
-    second = STREAM + event(CHANGED, "n-2")
+    first = STREAM + sse_event(CHANGED, "n-1", "retry: 1\n") + END
+    second = STREAM + sse_event(CHANGED, "n-2")
     with anyio.fail_after(20):
-        async with raw_server(Legacy(stream=[first, second])) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(Legacy(stream=[first, second])) as raw, open_connection(raw.url) as (connection, _):
             connection.on_notification = lambda method, params: heard.append(method)
             await eventually(lambda: raw.count("GET") == 2)
             await eventually(lambda: len(heard) >= 1)
-    assert [request.headers.get("last-event-id") for request in raw.seen if request.verb == "GET"] == [None, "n-1"]
+    assert [request.headers.get("last-event-id") for request in raw.requests if request.verb == "GET"] == [None, "n-1"]
 
 
 async def test_a_server_without_a_standing_stream_is_not_asked_again() -> None:
     with anyio.fail_after(20):
-        async with raw_server(Legacy()) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(Legacy()) as raw, open_connection(raw.url) as (connection, _):
             await eventually(lambda: raw.count("GET") == 1)
             await anyio.sleep(1.2)
             await call(connection, "echo", "legacy")
@@ -230,10 +243,10 @@ async def test_a_standing_stream_is_not_asked_for_before_the_server_wants_it() -
                 await super().__call__(request, writer)
                 return
             asked.append(time.monotonic())
-            writer.write(answer(b"", "503 Service Unavailable", headers={"retry-after": "3"}))
+            writer.write(http_response(b"", "503 Service Unavailable", headers={"retry-after": "3"}))
 
     with anyio.fail_after(20):
-        async with raw_server(Busy()) as raw, talk(raw.url):
+        async with raw_server(Busy()) as raw, open_connection(raw.url):
             await eventually(lambda: len(asked) == 2)
     assert asked[1] - asked[0] >= 3
 
@@ -242,22 +255,22 @@ async def test_a_standing_stream_is_not_asked_for_before_the_server_wants_it() -
 @pytest.mark.parametrize("era", [None, "legacy"])
 async def test_a_server_that_wants_to_be_left_alone_is_asked_once(status: str, era: Era | None) -> None:
     async def busy(request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer(b"", status, headers={"retry-after": "30"}))
+        writer.write(http_response(b"", status, headers={"retry-after": "30"}))
 
     with anyio.fail_after(20):
         async with raw_server(busy) as raw:
             with pytest.raises(HttpRefused) as caught:
-                async with talk(raw.url, era=era):
+                async with open_connection(raw.url, era=era):
                     raise AssertionError("it was used")
-    assert (len(raw.seen), caught.value.retry_after) == (1, 30)
+    assert (len(raw.requests), caught.value.retry_after) == (1, 30)
 
 
 async def test_cancelling_is_told_in_a_message_of_its_own() -> None:
     server = Legacy()
     with anyio.fail_after(20):
-        async with raw_server(server) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(server) as raw, open_connection(raw.url) as (connection, _):
             await cancelled_once(lambda: raw.count("tools/call") == 1, lambda: call(connection, "hangs", "legacy"))
-            hung = next(request.message["id"] for request in raw.seen if request.method == "tools/call")
+            hung = next(request.message["id"] for request in raw.requests if request.method == "tools/call")
             await eventually(lambda: any(said.get("params", {}).get("requestId") == hung for said in server.posted))
             assert server.posted[-1]["method"] == "notifications/cancelled"
 
@@ -266,15 +279,15 @@ async def test_cancelling_is_told_in_a_message_of_its_own() -> None:
 async def test_a_remembered_era_that_does_not_hold_is_found_out(era: Era | None) -> None:
     async def modern(request: Request, writer: asyncio.StreamWriter) -> None:
         if request.method == "server/discover":
-            writer.write(result(request, DISCOVERED))
+            writer.write(result_response(request, DISCOVERED))
         else:
             body = b'{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"Unsupported"}}'
-            writer.write(answer(body, "400 Bad Request"))
+            writer.write(http_response(body, "400 Bad Request"))
 
     with anyio.fail_after(20):
-        async with raw_server(modern) as raw, talk(raw.url, era=era) as (_, introduction):
+        async with raw_server(modern) as raw, open_connection(raw.url, era=era) as (_, introduction):
             assert introduction.era == "modern"
-        async with raw_server(Legacy()) as raw, talk(raw.url, era=era) as (_, introduction):
+        async with raw_server(Legacy()) as raw, open_connection(raw.url, era=era) as (_, introduction):
             assert introduction.era == "legacy"
 
 
@@ -293,54 +306,58 @@ async def test_a_refusal_that_names_a_known_version_is_followed_by_one_request_w
     async def picky(request: Request, writer: asyncio.StreamWriter) -> None:
         nonlocal refused
         if request.method == method and refused:
-            writer.write(result(request, greeting_of))
+            writer.write(result_response(request, greeting_of))
         elif request.method == method:
             refused = True
             error = {"code": -32022, "message": "Unsupported", "data": {"supported": supported}}
             body = orjson.dumps({"jsonrpc": "2.0", "id": request.message["id"], "error": error})
-            writer.write(answer(body, "400 Bad Request"))
+            writer.write(http_response(body, "400 Bad Request"))
         else:
             writer.write(
-                NOT_ALLOWED if "id" in request.message or request.verb == "GET" else answer(b"", "202 Accepted")
+                NOT_ALLOWED if "id" in request.message or request.verb == "GET" else http_response(b"", "202 Accepted")
             )
 
     with anyio.fail_after(20):
-        async with raw_server(picky) as raw, talk(raw.url) as (_, introduction):
+        async with raw_server(picky) as raw, open_connection(raw.url) as (_, introduction):
             pass
     assert introduction.version == ("2026-07-28" if method == "server/discover" else "2025-03-26")
-    asked = [request for request in raw.seen if request.method == method]
+    asked = [request for request in raw.requests if request.method == method]
     assert len(asked) == 2
     if method == "initialize":
         assert [request.message["params"]["protocolVersion"] for request in asked] == ["2025-11-25", "2025-03-26"]
     else:
-        assert "initialize" not in {request.method for request in raw.seen}
+        assert "initialize" not in {request.method for request in raw.requests}
 
 
 async def test_a_server_that_always_names_the_refused_version_is_not_asked_for_ever() -> None:
     async def contrary(request: Request, writer: asyncio.StreamWriter) -> None:
         error = {"code": -32022, "message": "No", "data": {"supported": ["2026-07-28", "2025-11-25"]}}
-        writer.write(answer(orjson.dumps({"jsonrpc": "2.0", "id": request.message["id"], "error": error})))
+        writer.write(http_response(orjson.dumps({"jsonrpc": "2.0", "id": request.message["id"], "error": error})))
 
     with anyio.fail_after(20):
         async with raw_server(contrary) as raw:
             with pytest.raises(ToolcribError, match="supports no known version"):
-                async with talk(raw.url):
+                async with open_connection(raw.url):
                     raise AssertionError("it refuses everything")
-    assert [request.method for request in raw.seen] == ["server/discover"] * 2 + ["initialize"] * 2
+    assert [request.method for request in raw.requests] == ["server/discover"] * 2 + ["initialize"] * 2
 
 
 @pytest.mark.parametrize(
     ("said", "code", "words"),
     [
-        (answer(b"<html>", "404 Not Found", "text/html"), "server.http_status", "answered with HTTP 404"),
-        (answer(b"busy", "503 Service Unavailable", "text/plain"), "server.http_status", "HTTP 503: busy"),
-        (answer(b"<html>", kind="text/html"), "server.reply_invalid", "instead of JSON"),
+        (http_response(b"<html>", "404 Not Found", "text/html"), "server.http_status", "answered with HTTP 404"),
+        (http_response(b"busy", "503 Service Unavailable", "text/plain"), "server.http_status", "HTTP 503: busy"),
+        (http_response(b"<html>", kind="text/html"), "server.reply_invalid", "instead of JSON"),
         (
-            answer(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"What?"}}'),
+            http_response(b'{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"What?"}}'),
             "server.protocol",
             "error -32601, What?",
         ),
-        (answer(b"", "301 Moved Permanently", headers={"location": "/x"}), "server.http_status", "redirects to /x"),
+        (
+            http_response(b"", "301 Moved Permanently", headers={"location": "/x"}),
+            "server.http_status",
+            "redirects to /x",
+        ),
     ],
 )
 async def test_what_is_no_mcp_server_is_said_so(said: bytes, code: str, words: str) -> None:
@@ -350,7 +367,7 @@ async def test_what_is_no_mcp_server_is_said_so(said: bytes, code: str, words: s
     with anyio.fail_after(20):
         async with raw_server(no_server) as raw:
             with pytest.raises(ToolcribError) as caught:
-                async with talk(raw.url):
+                async with open_connection(raw.url):
                     raise AssertionError("it is none")
     assert caught.value.code == code
     assert words in caught.value.message
@@ -364,7 +381,7 @@ async def test_a_server_that_wants_to_be_answered_elsewhere_is_not_used() -> Non
     with anyio.fail_after(20):
         async with raw_server(sse) as raw:
             with pytest.raises(ServerFailed, match="another address than its own"):
-                async with talk(raw.url, transport="sse"):
+                async with open_connection(raw.url, transport="sse"):
                     raise AssertionError("it was used")
 
 
@@ -376,32 +393,32 @@ async def test_a_stream_of_the_first_specification_that_ends_fails_everybody_who
             writer.write(STREAM + chunk(b"event: endpoint\ndata: /post?id=1\n\n"))
             streams.append(writer)
         elif request.method == "initialize":
-            writer.write(answer(b"", "202 Accepted"))
-            streams[0].write(event(reply(request, INITIALIZED)))
+            writer.write(http_response(b"", "202 Accepted"))
+            streams[0].write(sse_event(result_message(request, INITIALIZED)))
         else:
-            writer.write(answer(b"", "202 Accepted"))
+            writer.write(http_response(b"", "202 Accepted"))
             if request.method == "tools/call":
                 streams[0].write(END)
                 close.set()
 
     streams: list[asyncio.StreamWriter] = []
     with anyio.fail_after(20):
-        async with raw_server(sse) as raw, talk(raw.url, transport="sse") as (connection, _):
+        async with raw_server(sse) as raw, open_connection(raw.url, transport="sse") as (connection, _):
             with pytest.raises(ServerFailed, match="ended its stream"):
                 await call(connection, "echo", "legacy")
             assert close.is_set()
             assert connection.failure is not None
-            assert raw.seen[1].path == "/post?id=1"
+            assert raw.requests[1].path == "/post?id=1"
 
 
 async def test_an_error_of_the_protocol_reaches_its_caller_in_any_form() -> None:
     class Failing(Legacy):
         def call(self, request: Request) -> bytes:
             error = {"jsonrpc": "2.0", "id": request.message["id"], "error": {"code": -32042, "message": "Sign in"}}
-            return STREAM + event(error) + END if request.tool == "stream" else answer(orjson.dumps(error))
+            return STREAM + sse_event(error) + END if request.tool == "stream" else http_response(orjson.dumps(error))
 
     with anyio.fail_after(20):
-        async with raw_server(Failing()) as raw, talk(raw.url) as (connection, _):
+        async with raw_server(Failing()) as raw, open_connection(raw.url) as (connection, _):
             for tool in ("stream", "json"):
                 with pytest.raises(ProtocolError) as caught:
                     await call(connection, tool, "legacy")

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from integration.upstream.http.harness import DISCOVERED, call, talk
-from integration.upstream.oauth.authority import Authority, authority, complete, shared_web, target, tokens_in
+from integration.upstream.http.harness import DISCOVERED, call, open_connection
+from integration.upstream.oauth.authority import Authority, authority, complete, credentials_in, shared_web, target
 from toolcrib.base.network.urls import check_url
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.json import JsonObject
@@ -44,31 +44,31 @@ class Desk:
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
-    web, tokens = shared_web(), tokens_in(tmp_path)
+    web, tokens = shared_web(), credentials_in(tmp_path)
     async with authority(Guarded()) as site:
         async with signing_in(web, tokens, target(site)) as attempt:
             await complete(attempt)
-        site.seen.clear()
+        site.authorizations.clear()
         site.forms.clear()
         yield Desk(site, tokens, Bearer(web, tokens, "lab", check_url(site.resource, local_allowed=True)))
 
 
 async def test_a_hundred_calls_on_a_token_that_is_over_renew_it_once(desk: Desk) -> None:
     with anyio.fail_after(30):
-        async with talk(desk.site.resource, bearer=desk.bearer) as (connection, _):
+        async with open_connection(desk.site.resource, bearer=desk.bearer) as (connection, _):
             desk.site.provider.access.clear()
             async with anyio.create_task_group() as tasks:
                 for _ in range(100):
                     tasks.start_soon(call, connection, "echo")
             assert desk.site.provider.refreshes == 1
-            assert len(desk.site.seen) <= 201
+            assert len(desk.site.authorizations) <= 201
 
 
 async def test_a_sign_in_that_is_over_for_good_is_told_to_everybody_and_asked_for_once(desk: Desk) -> None:
     told: list[tuple[str, str | None]] = []
 
     with anyio.fail_after(30):
-        async with talk(desk.site.resource, bearer=desk.bearer) as (connection, _):
+        async with open_connection(desk.site.resource, bearer=desk.bearer) as (connection, _):
             desk.site.provider.access.clear()
             desk.site.token_answer = (400, b'{"error": "invalid_grant"}')
 
@@ -89,17 +89,17 @@ async def test_a_sign_in_that_is_over_for_good_is_told_to_everybody_and_asked_fo
 async def test_a_server_is_not_taken_for_an_old_one_because_it_wants_a_sign_in(desk: Desk) -> None:
     for bearer in (None, desk.bearer):
         await desk.tokens.forget("lab")
-        desk.site.seen.clear()
+        desk.site.authorizations.clear()
         with anyio.fail_after(20), pytest.raises(Unavailable) as caught:
-            async with talk(desk.site.resource, bearer=bearer):
+            async with open_connection(desk.site.resource, bearer=bearer):
                 raise AssertionError("nobody is signed in")
         assert caught.value.code == "oauth.required"
-        assert desk.site.seen == [None]
+        assert desk.site.authorizations == [None]
 
 
 async def test_rights_that_are_missing_are_named(desk: Desk) -> None:
     with anyio.fail_after(20):
-        async with talk(desk.site.resource, bearer=desk.bearer) as (connection, _):
+        async with open_connection(desk.site.resource, bearer=desk.bearer) as (connection, _):
             desk.site.needs.append("write")
             with pytest.raises(Unavailable) as caught:
                 await call(connection, "echo")

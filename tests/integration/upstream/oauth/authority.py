@@ -159,7 +159,7 @@ class Authority:
     token_answer: tuple[int, bytes] | None = None
     token_hangs: anyio.Event | None = None
     forms: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
-    seen: list[str | None] = field(default_factory=list[str | None])
+    authorizations: list[str | None] = field(default_factory=list[str | None])
     challenges: tuple[str, ...] = ("GET", "POST")
     described_at: str = "/.well-known/oauth-protected-resource/mcp"
     publishes: bool = True
@@ -238,7 +238,7 @@ class _Watch:
         if scope["type"] != "http":
             return
         if scope["path"] == "/mcp":
-            self._authority.seen.append(Request(scope).headers.get("authorization"))
+            self._authority.authorizations.append(Request(scope).headers.get("authorization"))
         if scope["path"] == "/token":
             body = await Request(scope, receive).body()
             self._authority.forms.append(dict(httpx2.QueryParams(body.decode()).items()))
@@ -260,7 +260,7 @@ def _replay(body: bytes) -> Receive:
 
 
 @asynccontextmanager
-async def serving(app: ASGIApp, sock: socket.socket, certificate: Path | None = None) -> AsyncGenerator[None]:
+async def serve_on(app: ASGIApp, sock: socket.socket, certificate: Path | None = None) -> AsyncGenerator[None]:
     """Serve an application on a bound socket while the block runs; with a certificate (and its key) over TLS."""
     config = uvicorn.Config(
         app,
@@ -280,7 +280,7 @@ async def serving(app: ASGIApp, sock: socket.socket, certificate: Path | None = 
             server.should_exit = True
 
 
-def bound() -> tuple[socket.socket, int]:
+def listening_socket() -> tuple[socket.socket, int]:
     """A listening socket of this machine and its port. Who connects early waits in its queue."""
     # The protocol is named, since the event loop turns off the waiting for more to send only where it is.
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -293,9 +293,9 @@ def bound() -> tuple[socket.socket, int]:
 async def authority(site: Authority | None = None) -> AsyncGenerator[Authority]:
     """A running site."""
     made = site or Authority()
-    sock, port = bound()
+    sock, port = listening_socket()
     made.url = f"http://127.0.0.1:{port}"
-    async with serving(made.app(), sock):
+    async with serve_on(made.app(), sock):
         yield made
 
 
@@ -311,7 +311,7 @@ def shared_web() -> Web:
     return Web(httpx2.create_ssl_context(trust_env=False))
 
 
-def tokens_in(folder: Path) -> CredentialStore:
+def credentials_in(folder: Path) -> CredentialStore:
     """Sign-ins kept in a file."""
     directory = folder / "oauth"
     directory.mkdir(mode=0o700, exist_ok=True)

@@ -14,9 +14,9 @@ from integration.upstream.oauth.authority import (
     authority,
     browser,
     complete,
+    credentials_in,
     shared_web,
     target,
-    tokens_in,
     visit,
 )
 from toolcrib.base.network.web import Web
@@ -42,7 +42,7 @@ def web() -> Web:
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> CredentialStore:
-    return tokens_in(tmp_path)
+    return credentials_in(tmp_path)
 
 
 async def sign_in(

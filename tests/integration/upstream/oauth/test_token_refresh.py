@@ -18,12 +18,12 @@ from starlette.types import Receive, Scope, Send
 from integration.upstream.oauth.authority import (
     Authority,
     authority,
-    bound,
     complete,
-    serving,
+    credentials_in,
+    listening_socket,
+    serve_on,
     shared_web,
     target,
-    tokens_in,
 )
 from lab import eventually
 from toolcrib.base.network.urls import check_url
@@ -96,18 +96,18 @@ class Desk:
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
-    web, tokens = shared_web(), tokens_in(tmp_path)
+    web, tokens = shared_web(), credentials_in(tmp_path)
     async with authority() as site:
         async with signing_in(web, tokens, target(site)) as attempt:
             credential = await complete(attempt)
-        site.seen.clear()
+        site.authorizations.clear()
         site.forms.clear()
         yield Desk(site, web, tokens, credential)
 
 
 async def test_the_token_is_shown_to_the_server(desk: Desk) -> None:
     assert await desk.call() == 200
-    assert desk.site.seen == [f"Bearer {desk.credential.access_token}"]
+    assert desk.site.authorizations == [f"Bearer {desk.credential.access_token}"]
     assert await desk.bearer.access_token() == desk.credential.access_token
 
 
@@ -116,7 +116,7 @@ async def test_a_hundred_calls_on_an_expired_token_renew_it_once(desk: Desk) -> 
     desk.site.provider.access.clear()
     assert await desk.calls(100) == [200] * 100
     assert desk.site.provider.refreshes == 1
-    assert len(desk.site.seen) == 100
+    assert len(desk.site.authorizations) == 100
     assert desk.site.forms[0]["resource"] == desk.site.resource
     assert (await desk.stored() or desk.credential).access_token != desk.credential.access_token
 
@@ -125,7 +125,7 @@ async def test_a_hundred_refusals_of_one_token_renew_it_once(desk: Desk) -> None
     desk.site.provider.access.clear()
     assert await desk.calls(100) == [200] * 100
     assert desk.site.provider.refreshes == 1
-    assert len(desk.site.seen) <= 200
+    assert len(desk.site.authorizations) <= 200
 
 
 @pytest.mark.parametrize("answer", [(400, b'{"error": "invalid_grant"}'), (500, b""), (200, b"[]"), (429, b"{}")])
@@ -134,7 +134,7 @@ async def test_a_renewal_that_fails_is_tried_once_for_all(desk: Desk, answer: tu
     desk.site.token_answer = answer
     assert await desk.calls(30) == [401] * 30
     assert len(desk.site.forms) == 1
-    assert len(desk.site.seen) == 30
+    assert len(desk.site.authorizations) == 30
     problem = desk.bearer.problem
     assert problem is not None
     if answer[0] == 400:
@@ -187,7 +187,7 @@ async def test_a_new_token_that_is_refused_too_is_not_renewed_again(desk: Desk) 
     for _ in range(5):
         assert await desk.call() == 401
     assert desk.site.provider.refreshes == 1
-    assert len(desk.site.seen) == 6
+    assert len(desk.site.authorizations) == 6
     assert desk.bearer.problem is not None
     assert desk.bearer.problem.code == "oauth.required"
 
@@ -229,15 +229,15 @@ async def test_a_sign_in_that_ended_is_no_longer_shown(desk: Desk) -> None:
     await desk.tokens.forget("lab")
     await desk.bearer.reload()
     assert await desk.call() == 401
-    assert desk.site.seen[-1] is None
+    assert desk.site.authorizations[-1] is None
 
 
 async def test_another_origin_never_sees_the_token(desk: Desk) -> None:
     async with authority() as other:
         assert await desk.call(url=other.resource) == 401
-        assert other.seen == [None]
+        assert other.authorizations == [None]
     assert await desk.call(url=f"{desk.site.url.replace('127.0.0.1', 'localhost')}/mcp") == 401
-    assert desk.site.seen == [None]
+    assert desk.site.authorizations == [None]
 
 
 async def test_more_rights_are_asked_for_a_few_times_and_never_twice(desk: Desk) -> None:
@@ -245,7 +245,7 @@ async def test_more_rights_are_asked_for_a_few_times_and_never_twice(desk: Desk)
     for _ in range(3):
         assert await desk.call() == 403
     assert desk.site.provider.refreshes == 0
-    assert len(desk.site.seen) == 3
+    assert len(desk.site.authorizations) == 3
 
 
 async def test_a_wish_for_scopes_leads_to_a_sign_in_that_has_them(desk: Desk) -> None:
@@ -291,7 +291,7 @@ async def test_a_life_that_makes_no_sense_does_not_make_a_token_old(desk: Desk, 
     desk.site.token_answer = (200, b'{"access_token": "strange", "token_type": "Bearer"' + expires_in + b"}")
     for _ in range(3):
         assert await desk.call() == 401
-    assert desk.site.seen[0] == "Bearer strange"
+    assert desk.site.authorizations[0] == "Bearer strange"
     assert len(desk.site.forms) == 1
     stored = await desk.stored()
     assert stored is not None
@@ -341,6 +341,6 @@ async def _wishing(desk: Desk, scope: str) -> AsyncGenerator[str]:
         header = f'Bearer error="insufficient_scope", scope="read {scope}"'
         await Response(status_code=403, headers={"www-authenticate": header})(asgi, receive, send)
 
-    sock, port = bound()
-    async with serving(app, sock):
+    sock, port = listening_socket()
+    async with serve_on(app, sock):
         yield f"http://127.0.0.1:{port}/mcp"

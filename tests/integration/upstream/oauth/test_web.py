@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from integration.upstream.oauth.authority import bound, serving, tokens_in
-from integration.upstream.oauth.site import OTHER, PUBLIC, Site, papers, public_site
+from integration.upstream.oauth.authority import credentials_in, listening_socket, serve_on
+from integration.upstream.oauth.public_site import OTHER, PUBLIC, Site, make_certificates, public_site
 from toolcrib.base.network.urls import check_url
 from toolcrib.base.network.web import MAX_DOCUMENT, Web, answered_locally, get, open_web
 from toolcrib.model.errors import ConfigError, Denied, InvalidRequest, Unavailable
@@ -80,7 +80,7 @@ async def test_of_mixed_addresses_only_the_judged_ones_are_dialled(app: App, tmp
 
 async def test_a_dead_address_costs_little(app: App, tmp_path: Path) -> None:
     async with public_site(app, tmp_path) as site:
-        closed, port = bound()
+        closed, port = listening_socket()
         closed.close()
         site.sockets.ports["93.184.216.99"] = port
         site.names.answers["a.example"] = [("93.184.216.99", PUBLIC)]
@@ -89,7 +89,7 @@ async def test_a_dead_address_costs_little(app: App, tmp_path: Path) -> None:
 
 
 async def test_each_redirect_is_judged_anew(app: App, tmp_path: Path) -> None:
-    victim, port = bound()
+    victim, port = listening_socket()
     with victim:
         async with public_site(app, tmp_path) as site:
             site.names.answers["inside.example"] = [("127.0.0.1",)]
@@ -142,9 +142,11 @@ async def test_a_redirect_without_end_ends(app: App, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["expired", "another name", "another authority"])
 async def test_a_certificate_is_checked(app: App, tmp_path: Path, kind: str) -> None:
-    made = papers(is_over=kind == "expired", names=("c.example",) if kind == "another name" else ("a.example",))
+    made = make_certificates(
+        is_over=kind == "expired", names=("c.example",) if kind == "another name" else ("a.example",)
+    )
     if kind == "another authority":
-        made = made._replace(authority=papers().authority)
+        made = made._replace(authority=make_certificates().authority)
     async with public_site(app, tmp_path, made) as site:
         with pytest.raises(httpx2.ConnectError, match="certificate verify failed"):
             await read(site, "https://a.example/")
@@ -210,7 +212,7 @@ async def test_certificates_are_read_once_in_a_process() -> None:
 
 
 async def test_a_server_that_says_nothing_is_given_up(tmp_path: Path) -> None:
-    silent, port = bound()
+    silent, port = listening_socket()
     with silent:
         web = Web((await open_web({})).ssl_context)
         async with web.client(local_allowed=True, timeout=httpx2.Timeout(0.1)) as client:
@@ -227,8 +229,8 @@ async def test_a_server_that_says_nothing_is_given_up(tmp_path: Path) -> None:
 
 
 async def test_plain_http_dials_this_machine_only_whatever_a_name_leads_to(app: App) -> None:
-    sock, port = bound()
-    async with serving(app, sock):
+    sock, port = listening_socket()
+    async with serve_on(app, sock):
         web = await open_web({})
         async with web.client(local_allowed=True) as client:
             response = await client.get(f"http://localhost:{port}/")
@@ -250,7 +252,7 @@ async def test_nothing_is_taken_from_the_environment(app: App, monkeypatch: pyte
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.setenv(name, proxy)
     evil = tmp_path / "evil.pem"
-    evil.write_text(papers().authority)
+    evil.write_text(make_certificates().authority)
     monkeypatch.setenv("SSL_CERT_FILE", str(evil))
     with trap:
         async with public_site(app, tmp_path) as site:
@@ -266,7 +268,7 @@ async def test_nothing_is_taken_from_the_environment(app: App, monkeypatch: pyte
 
 async def test_certificates_come_from_the_named_file(app: App, tmp_path: Path) -> None:
     own = tmp_path / "own.pem"
-    own.write_text(papers().authority)
+    own.write_text(make_certificates().authority)
     async with public_site(app, tmp_path) as site:
         web = await open_web({"SSL_CERT_FILE": str(own)}, site.names, site.sockets)
         async with web.documents(local_allowed=False) as client:
@@ -285,7 +287,7 @@ async def test_a_public_server_cannot_send_a_sign_in_into_this_network(
     app: App, tmp_path: Path, local_allowed: bool
 ) -> None:
     """Even where the owner's definition may name local servers: this one is not local."""
-    victim, port = bound()
+    victim, port = listening_socket()
     target = Target("lab", check_url("https://a.example/mcp", local_allowed=False), local_allowed)
     with victim:
         async with public_site(app, tmp_path) as site:
@@ -294,7 +296,7 @@ async def test_a_public_server_cannot_send_a_sign_in_into_this_network(
                 challenge = f'Bearer resource_metadata="{place}"'
                 app.answers["/mcp"] = Response(status_code=401, headers={"www-authenticate": challenge})
                 with pytest.raises(Unavailable, match=r"was refused|may not be contacted"):
-                    async with signing_in(site.web, tokens_in(tmp_path), target):
+                    async with signing_in(site.web, credentials_in(tmp_path), target):
                         pass
         victim.setblocking(False)
         with pytest.raises(BlockingIOError):

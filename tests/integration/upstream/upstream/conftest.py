@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from integration.upstream.upstream.harness import Yard, open_yard
+from integration.upstream.upstream.harness import PoolHarness, open_harness
 from toolcrib.base.processes.process import Processes, ProcessTimeouts
 
 
@@ -23,7 +23,7 @@ async def processes(tmp_path: Path) -> AsyncGenerator[Processes]:
 
 
 @pytest.fixture
-async def yard(processes: Processes, tmp_path: Path) -> AsyncGenerator[Yard]:
+async def harness(processes: Processes, tmp_path: Path) -> AsyncGenerator[PoolHarness]:
     """A pool that connects at once and is quick to lose patience."""
-    async with open_yard(processes, tmp_path) as opened:
+    async with open_harness(processes, tmp_path) as opened:
         yield opened

@@ -57,13 +57,13 @@ def entry(spec: ServerSpec) -> ServerEntry:
     return ServerEntry(spec.name, spec.alias, spec.source, {}, spec, enabled=spec.enabled, trusted=True, digest=digest)
 
 
-def found(*specs: ServerSpec) -> Discovery:
+def discovery_of(*specs: ServerSpec) -> Discovery:
     """These servers, found."""
     return Discovery(tuple(entry(spec) for spec in specs))
 
 
 @dataclass
-class Memory:
+class StoredOffers:
     """Offers kept in a dictionary, and how often."""
 
     kept: dict[str, bytes] = field(default_factory=dict[str, bytes])
@@ -80,26 +80,26 @@ class Memory:
 
 
 @dataclass
-class Yard:
+class PoolHarness:
     """A pool and what it told."""
 
-    memory: Memory
+    offers: StoredOffers
     changes: list[ProjectPath] = field(default_factory=list[ProjectPath])
     states: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     notices: list[Notice] = field(default_factory=list[Notice])
     pool: Pool = field(init=False)
-    _told: anyio.Event = field(default_factory=anyio.Event)
+    _reported: anyio.Event = field(default_factory=anyio.Event)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Something was told."""
-        self._told.set()
-        self._told = anyio.Event()
+        self._reported.set()
+        self._reported = anyio.Event()
 
     async def until(self, holds: Callable[[], bool], seconds: float = 30) -> None:
         """Wait until something holds that the pool tells of."""
         with anyio.fail_after(seconds):
             while not holds():
-                await self._told.wait()
+                await self._reported.wait()
 
     async def until_state(self, name: str, state: UpstreamState, place: ProjectPath = None) -> UpstreamSource:
         """Wait for a server's state."""
@@ -112,9 +112,9 @@ class Yard:
         assert source is not None
         return source
 
-    async def ready(self, *specs: ServerSpec, place: ProjectPath = None) -> UpstreamSource:
+    async def connect(self, *specs: ServerSpec, place: ProjectPath = None) -> UpstreamSource:
         """Connect servers and give the first of them."""
-        self.pool.reconcile(place, found(*specs))
+        self.pool.reconcile(place, discovery_of(*specs))
         for spec in specs:
             await self.until_state(spec.alias, "connected", place)
         return self.source(specs[0].alias, place)
@@ -133,17 +133,17 @@ def text_of(result: CallResult) -> str:
 
 
 @asynccontextmanager
-async def open_yard(
+async def open_harness(
     processes: Processes,
     folder: Path,
     *,
-    memory: Memory | None = None,
+    offers: StoredOffers | None = None,
     timing: Timing = QUICK,
     eager: bool = True,
     environment: Mapping[str, str] | None = None,
     own_url: str | None = None,
     sandboxes: Path | None = None,
-) -> AsyncGenerator[Yard]:
+) -> AsyncGenerator[PoolHarness]:
     """A pool on these processes."""
     variables = environment or {}
     ground = OpenerDeps(
@@ -156,23 +156,23 @@ async def open_yard(
         timing=timing,
         sandboxes=sandboxes,
     )
-    yard = Yard(memory or Memory())
+    harness = PoolHarness(offers or StoredOffers())
 
     def on_sources(place: ProjectPath) -> None:
-        yard.changes.append(place)
-        yard.tell()
+        harness.changes.append(place)
+        harness.notify()
 
     def on_status(server: ServerEntry) -> None:
-        yard.states.append((server.alias, yard.pool.status(server).state))
-        yard.tell()
+        harness.states.append((server.alias, harness.pool.status(server).state))
+        harness.notify()
 
     def on_notice(notice: Notice) -> None:
-        yard.notices.append(notice)
-        yard.tell()
+        harness.notices.append(notice)
+        harness.notify()
 
-    shelf = OfferStore(yard.memory.load, yard.memory.save)
-    yard.pool = Pool(ground, shelf, own_url=lambda: own_url, eager=eager)
-    yard.pool.watch(on_sources=on_sources, on_status=on_status)
-    async with yard.pool:
-        yard.pool.listen(on_notice)
-        yield yard
+    shelf = OfferStore(harness.offers.load, harness.offers.save)
+    harness.pool = Pool(ground, shelf, own_url=lambda: own_url, eager=eager)
+    harness.pool.watch(on_sources=on_sources, on_status=on_status)
+    async with harness.pool:
+        harness.pool.listen(on_notice)
+        yield harness

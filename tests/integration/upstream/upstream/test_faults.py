@@ -8,7 +8,16 @@ from pathlib import Path
 import anyio
 import pytest
 
-from integration.upstream.upstream.harness import QUICK, Yard, call, entry, found, open_yard, text_of, upstream_spec
+from integration.upstream.upstream.harness import (
+    QUICK,
+    PoolHarness,
+    call,
+    discovery_of,
+    entry,
+    open_harness,
+    text_of,
+    upstream_spec,
+)
 from toolcrib.base.processes.process import Processes
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.servers import ServerSpec
@@ -19,8 +28,8 @@ pytestmark = pytest.mark.anyio
 HEALTHY = upstream_spec("crafts", "plain", name="healthy")
 
 
-async def test_bad_tools_are_told_by_name_and_hide_no_good_one(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("crafts", "flawed"))
+async def test_bad_tools_are_told_by_name_and_hide_no_good_one(harness: PoolHarness) -> None:
+    source = await harness.connect(upstream_spec("crafts", "flawed"))
     tools = {tool.ref.tool: tool for tool in source.tools()}
     assert {"good", "no schema", "odd schema", "odd type", "deep", "bulky", "wordy", "remote", "last"} <= set(tools)
     assert not tools["good"].problems and not tools["last"].problems
@@ -46,43 +55,45 @@ async def test_bad_tools_are_told_by_name_and_hide_no_good_one(yard: Yard) -> No
     ],
 )
 async def test_a_list_without_end_is_cut_and_the_rest_is_used(
-    yard: Yard, words: tuple[str, ...], count: int, reason: str | None
+    harness: PoolHarness, words: tuple[str, ...], count: int, reason: str | None
 ) -> None:
-    source = await yard.ready(upstream_spec("crafts", *words))
+    source = await harness.connect(upstream_spec("crafts", *words))
     assert len(source.tools()) == count
     assert [reason is not None and reason in problem.message for problem in source.problems()] == [True] * bool(reason)
 
 
 @pytest.mark.parametrize("step", ["server/discover", "initialize", "tools/list", "prompts/list"])
-async def test_a_server_that_exits_while_it_is_connected_fails_with_its_exit_code(yard: Yard, step: str) -> None:
-    yard.pool.reconcile(None, found(upstream_spec("crafts", "leaves", step, name="leaver"), HEALTHY))
-    await yard.until_state("healthy", "connected")
+async def test_a_server_that_exits_while_it_is_connected_fails_with_its_exit_code(
+    harness: PoolHarness, step: str
+) -> None:
+    harness.pool.reconcile(None, discovery_of(upstream_spec("crafts", "leaves", step, name="leaver"), HEALTHY))
+    await harness.until_state("healthy", "connected")
     if step == "server/discover":  # it is asked in the old way then
-        await yard.until_state("leaver", "connected")
+        await harness.until_state("leaver", "connected")
         return
-    status = (await yard.until_state("leaver", "failed")).status
+    status = (await harness.until_state("leaver", "failed")).status
     assert status.exited_with == 3
     assert "exit code 3" in status.sentence and status.action == "toolcrib mcp test leaver"
-    assert text_of(await call(yard.source("healthy"), "grow")) == "1"
+    assert text_of(await call(harness.source("healthy"), "grow")) == "1"
 
 
-async def test_a_server_that_keeps_failing_is_left_alone_until_somebody_asks(yard: Yard) -> None:
+async def test_a_server_that_keeps_failing_is_left_alone_until_somebody_asks(harness: PoolHarness) -> None:
     spec = upstream_spec("crafts", "leaves", "initialize")
-    yard.pool.reconcile(None, found(spec))
-    await yard.until(lambda: yard.states.count(("crafts", "failed")) == 5)
-    source = yard.source("crafts")
+    harness.pool.reconcile(None, discovery_of(spec))
+    await harness.until(lambda: harness.states.count(("crafts", "failed")) == 5)
+    source = harness.source("crafts")
     assert source.status.retry_at is not None and "Retrying automatically" not in source.status.sentence
     with pytest.raises(ToolcribError, match=r'Failed to connect to "crafts": .* Next attempt in') as raised:
         await source.upstream.ensure()
     assert raised.value.code == "server.ended"
-    assert yard.states.count(("crafts", "failed")) == 5
-    assert (await yard.pool.test(entry(spec))).state == "failed"
-    assert yard.states.count(("crafts", "failed")) == 6
+    assert harness.states.count(("crafts", "failed")) == 5
+    assert (await harness.pool.test(entry(spec))).state == "failed"
+    assert harness.states.count(("crafts", "failed")) == 6
 
 
-async def test_a_killed_server_fails_its_own_calls_and_comes_back_by_itself(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("crafts", "plain", name="victim"), HEALTHY)
-    healthy, answers, before = yard.source("healthy"), list[CallResult](), list[int]()
+async def test_a_killed_server_fails_its_own_calls_and_comes_back_by_itself(harness: PoolHarness) -> None:
+    source = await harness.connect(upstream_spec("crafts", "plain", name="victim"), HEALTHY)
+    healthy, answers, before = harness.source("healthy"), list[CallResult](), list[int]()
 
     async def hang() -> None:
         answers.append(await call(source, "sleep"))
@@ -96,7 +107,7 @@ async def test_a_killed_server_fails_its_own_calls_and_comes_back_by_itself(yard
             assert (await call(healthy, "echo", number=number)).structured_content == {"number": number}
     for answer in answers:
         assert answer.is_error and "SIGKILL" in text_of(answer) and text_of(answer).startswith("MCP error: ")
-    await yard.until(lambda: source.status.pid not in (before[0], None))
+    await harness.until(lambda: source.status.pid not in (before[0], None))
     assert int(text_of(await call(source, "pid"))) != before[0]
     assert "SIGKILL" in str(source.status.last_error)
     assert source.status.state == "connected"
@@ -108,14 +119,14 @@ async def test_a_server_that_never_answers_fails_in_time_and_delays_nobody(
 ) -> None:
     silent = [upstream_spec("crafts", "stays", "silent", step, name=f"silent{number}") for number in range(10)]
     quick = replace(QUICK, connect=1, list=1, most_failures=1)
-    async with open_yard(processes, tmp_path, timing=quick) as yard:
-        yard.pool.reconcile(None, found(*silent, HEALTHY))
+    async with open_harness(processes, tmp_path, timing=quick) as harness:
+        harness.pool.reconcile(None, discovery_of(*silent, HEALTHY))
         with anyio.fail_after(3):
-            assert not (await call_when_listed(yard, "healthy")).is_error
+            assert not (await call_when_listed(harness, "healthy")).is_error
         for spec in silent:
-            await yard.until_state(spec.alias, "failed")
-            assert yard.pool.status(entry(spec)).last_error
-            assert yard.source(spec.alias).status.state == "failed"
+            await harness.until_state(spec.alias, "failed")
+            assert harness.pool.status(entry(spec)).last_error
+            assert harness.source(spec.alias).status.state == "failed"
 
 
 @pytest.mark.parametrize("step", ["initialize", "tools/list"])
@@ -123,54 +134,54 @@ async def test_a_cancelled_attempt_ends_its_process_and_waiting_callers(
     processes: Processes, tmp_path: Path, step: str
 ) -> None:
     spec = upstream_spec("crafts", "stays", "silent", step, name="stuck")
-    async with open_yard(processes, tmp_path, timing=QUICK) as yard:
-        yard.pool.reconcile(None, found(spec))
+    async with open_harness(processes, tmp_path, timing=QUICK) as harness:
+        harness.pool.reconcile(None, discovery_of(spec))
         waits = entry(spec)
-        assert not yard.pool.cancel(waits)
+        assert not harness.pool.cancel(waits)
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(yard.pool.test, waits)
-            await yard.until_state("stuck", "connecting")
-            assert yard.pool.cancel(waits)
-        await yard.until_state("stuck", "not_checked")
+            tasks.start_soon(harness.pool.test, waits)
+            await harness.until_state("stuck", "connecting")
+            assert harness.pool.cancel(waits)
+        await harness.until_state("stuck", "not_checked")
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(yard.pool.test, waits)  # a later check connects again
-                await yard.until_state("stuck", "connecting")
-                yard.pool.cancel(waits)
+                tasks.start_soon(harness.pool.test, waits)  # a later check connects again
+                await harness.until_state("stuck", "connecting")
+                harness.pool.cancel(waits)
 
 
-async def call_when_listed(yard: Yard, name: str) -> CallResult:
+async def call_when_listed(harness: PoolHarness, name: str) -> CallResult:
     """A call as soon as the server's tools are known."""
-    await yard.source(name).upstream.ensure()
-    return await call(yard.source(name), "echo")
+    await harness.source(name).upstream.ensure()
+    return await call(harness.source(name), "echo")
 
 
 async def test_a_server_that_hangs_is_started_again(processes: Processes, tmp_path: Path) -> None:
-    async with open_yard(processes, tmp_path, timing=replace(QUICK, idle=0.3)) as yard:
-        source = await yard.ready(upstream_spec("crafts", "plain"))
+    async with open_harness(processes, tmp_path, timing=replace(QUICK, idle=0.3)) as harness:
+        source = await harness.connect(upstream_spec("crafts", "plain"))
         pid = source.status.pid
         answer = await call(source, "deafen")
         assert answer.is_error and "did not answer tools/call in time" in text_of(answer)
-        await yard.until(lambda: source.status.state == "connected" and source.status.pid != pid)
+        await harness.until(lambda: source.status.state == "connected" and source.status.pid != pid)
         assert "stopped responding" in str(source.status.last_error)
         assert not (await call(source, "echo")).is_error
 
 
 async def test_a_call_that_takes_long_does_not_end_a_server_that_lives(processes: Processes, tmp_path: Path) -> None:
-    async with open_yard(processes, tmp_path, timing=replace(QUICK, idle=0.3)) as yard:
-        source = await yard.ready(upstream_spec("crafts", "plain"))
+    async with open_harness(processes, tmp_path, timing=replace(QUICK, idle=0.3)) as harness:
+        source = await harness.connect(upstream_spec("crafts", "plain"))
         pid = source.status.pid
         assert (await call(source, "sleep")).is_error
         assert text_of(await call(source, "pid")) == str(pid)
 
 
-async def test_a_storm_of_changes_is_read_a_few_times_and_the_last_state_is_known(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("crafts", "plain"))
-    before = yard.memory.saves
+async def test_a_storm_of_changes_is_read_a_few_times_and_the_last_state_is_known(harness: PoolHarness) -> None:
+    source = await harness.connect(upstream_spec("crafts", "plain"))
+    before = harness.offers.saves
     assert text_of(await call(source, "grow", times=2_000)) == "2000"
-    await yard.until(lambda: len(source.tools()) == 2_010)
-    assert yard.memory.saves - before <= 3
+    await harness.until(lambda: len(source.tools()) == 2_010)
+    assert harness.offers.saves - before <= 3
 
 
 @pytest.mark.parametrize(
@@ -181,39 +192,41 @@ async def test_a_storm_of_changes_is_read_a_few_times_and_the_last_state_is_know
         ({"args": ("${MISSING_VARIABLE}",)}, "server.variable_missing"),
     ],
 )
-async def test_what_only_a_person_can_mend_is_not_tried_again(yard: Yard, change: dict[str, object], code: str) -> None:
+async def test_what_only_a_person_can_mend_is_not_tried_again(
+    harness: PoolHarness, change: dict[str, object], code: str
+) -> None:
     spec = replace(upstream_spec("crafts", "plain"), **change)  # pyright: ignore[reportArgumentType] parametrized
-    yard.pool.reconcile(None, found(spec))
-    source = await yard.until_state("crafts", "failed")
+    harness.pool.reconcile(None, discovery_of(spec))
+    source = await harness.until_state("crafts", "failed")
     assert "Retrying automatically" not in source.status.sentence
     assert source.status.action == "toolcrib mcp get crafts"
     with pytest.raises(ToolcribError) as raised:
-        await yard.pool.ensure(entry(spec))
+        await harness.pool.ensure(entry(spec))
     assert raised.value.code == code
-    assert yard.states == [("crafts", "connecting"), ("crafts", "failed")]
+    assert harness.states == [("crafts", "connecting"), ("crafts", "failed")]
 
 
-async def test_secrets_of_a_definition_are_hidden_in_what_a_server_complains(yard: Yard) -> None:
+async def test_secrets_of_a_definition_are_hidden_in_what_a_server_complains(harness: PoolHarness) -> None:
     spec = upstream_spec("crafts", "plain")
-    source = await yard.ready(replace(spec, env={**spec.env, "API_TOKEN": "hunter2"}))
+    source = await harness.connect(replace(spec, env={**spec.env, "API_TOKEN": "hunter2"}))
     answer = await call(source, "exit")
     assert "exit code 4" in text_of(answer)
     assert "token=***" in text_of(answer) and "hunter2" not in text_of(answer)
-    await yard.until(lambda: source.status.stderr == ("token=***",))
+    await harness.until(lambda: source.status.stderr == ("token=***",))
 
 
 async def test_a_call_to_a_server_that_rests_is_told_so_at_once(processes: Processes, tmp_path: Path) -> None:
-    async with open_yard(processes, tmp_path, timing=replace(QUICK, rest=30, longest_rest=30)) as yard:
-        source = await yard.ready(upstream_spec("crafts", "plain"))
+    async with open_harness(processes, tmp_path, timing=replace(QUICK, rest=30, longest_rest=30)) as harness:
+        source = await harness.connect(upstream_spec("crafts", "plain"))
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
                 tasks.start_soon(call, source, "sleep")
             await call(source, "exit")
-        await yard.until(lambda: source.status.retry_at is not None)
+        await harness.until(lambda: source.status.retry_at is not None)
         refused = await call(source, "echo")
         assert "exit code 4" in text_of(refused) and "Next attempt in" in text_of(refused)
         assert "Retrying automatically" in source.status.sentence
-        assert yard.states.count(("crafts", "connecting")) == 1
+        assert harness.states.count(("crafts", "connecting")) == 1
         assert source.tools()
 
 
@@ -226,8 +239,8 @@ def returning_spec(starts: Path) -> ServerSpec:
 
 async def test_a_call_waits_for_a_server_that_quit_and_comes_back(processes: Processes, tmp_path: Path) -> None:
     starts = tmp_path / "starts"
-    async with open_yard(processes, tmp_path, timing=replace(QUICK, rest=0.2)) as yard:
-        source = await yard.ready(returning_spec(starts))
+    async with open_harness(processes, tmp_path, timing=replace(QUICK, rest=0.2)) as harness:
+        source = await harness.connect(returning_spec(starts))
         assert (await call(source, "exit")).is_error
         answers = list[CallResult]()
 
@@ -244,26 +257,26 @@ async def test_a_call_waits_for_a_server_that_quit_and_comes_back(processes: Pro
 async def test_a_call_does_not_wait_longer_than_its_time_limit_for_a_server_that_quit(
     processes: Processes, tmp_path: Path
 ) -> None:
-    async with open_yard(processes, tmp_path, timing=replace(QUICK, rest=5, longest_rest=5)) as yard:
-        source = await yard.ready(replace(upstream_spec("crafts", "plain"), timeout_ms=3_000))
+    async with open_harness(processes, tmp_path, timing=replace(QUICK, rest=5, longest_rest=5)) as harness:
+        source = await harness.connect(replace(upstream_spec("crafts", "plain"), timeout_ms=3_000))
         await call(source, "exit")
-        await yard.until(lambda: source.status.retry_at is not None)
+        await harness.until(lambda: source.status.retry_at is not None)
         assert "Next attempt in" in text_of(await call(source, "echo"))
-        assert yard.states.count(("crafts", "connecting")) == 1
+        assert harness.states.count(("crafts", "connecting")) == 1
 
 
-async def test_many_who_ask_for_a_server_that_cannot_start_share_one_attempt(yard: Yard) -> None:
+async def test_many_who_ask_for_a_server_that_cannot_start_share_one_attempt(harness: PoolHarness) -> None:
     spec = upstream_spec("crafts", "leaves", "initialize")
-    yard.pool.reconcile(None, found(spec))
+    harness.pool.reconcile(None, discovery_of(spec))
     refusals = list[str]()
 
     async def ask() -> None:
         with pytest.raises(ToolcribError) as raised:
-            await yard.pool.ensure(entry(spec))
+            await harness.pool.ensure(entry(spec))
         refusals.append(raised.value.code)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(20):
             tasks.start_soon(ask)
     assert refusals == ["server.ended"] * 20
-    assert yard.states.count(("crafts", "connecting")) == 1
+    assert harness.states.count(("crafts", "connecting")) == 1

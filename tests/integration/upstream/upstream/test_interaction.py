@@ -7,7 +7,16 @@ from pathlib import Path
 import anyio
 import pytest
 
-from integration.upstream.upstream.harness import OWNER, QUICK, Yard, call, open_yard, sdk_spec, text_of, upstream_spec
+from integration.upstream.upstream.harness import (
+    OWNER,
+    QUICK,
+    PoolHarness,
+    call,
+    open_harness,
+    sdk_spec,
+    text_of,
+    upstream_spec,
+)
 from toolcrib.base.processes.process import Processes
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
@@ -64,8 +73,8 @@ async def call_all(source: UpstreamSource, tool: str, people: Sequence[Person], 
     return results
 
 
-async def test_a_modern_server_sees_the_callers_abilities_and_nothing_of_ours(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("modern"))
+async def test_a_modern_server_sees_the_callers_abilities_and_nothing_of_ours(harness: PoolHarness) -> None:
+    source = await harness.connect(upstream_spec("modern"))
     client = Client(ABILITIES, {"name": "ide"}, log_level="info", meta={"traceparent": "00-1", "progressToken": 7})
     seen = (await call(source, "who", client)).structured_content["_meta"]
     assert seen["io.modelcontextprotocol/clientCapabilities"] == ABILITIES
@@ -77,15 +86,19 @@ async def test_a_modern_server_sees_the_callers_abilities_and_nothing_of_ours(ya
     assert seen["io.modelcontextprotocol/clientInfo"]["name"] == "toolcrib-tests"
 
 
-async def test_a_question_of_a_modern_server_is_asked_live_and_answered_in_a_second_request(yard: Yard) -> None:
-    source, person = await yard.ready(upstream_spec("modern")), Person("anna")
+async def test_a_question_of_a_modern_server_is_asked_live_and_answered_in_a_second_request(
+    harness: PoolHarness,
+) -> None:
+    source, person = await harness.connect(upstream_spec("modern")), Person("anna")
     result = await call(source, "ask", person.client())
     assert person.asked == [("elicitation/create", {"message": "Why?"})]
     assert result.structured_content == {"answers": {"why": {**YES, "by": "anna"}}, "state": "state"}
 
 
-async def test_a_client_that_answers_by_retry_gets_the_question_and_its_answers_are_passed_on(yard: Yard) -> None:
-    source, person = await yard.ready(upstream_spec("modern")), Person("anna")
+async def test_a_client_that_answers_by_retry_gets_the_question_and_its_answers_are_passed_on(
+    harness: PoolHarness,
+) -> None:
+    source, person = await harness.connect(upstream_spec("modern")), Person("anna")
     asked = await call(source, "ask", person.client(by_retry=True))
     assert not asked.is_final and asked.extra["requestState"] == "state" and not person.asked
     again = Client(ABILITIES, answers_by_retry=True, responses={"why": YES}, state="state")
@@ -102,16 +115,16 @@ async def test_a_client_that_answers_by_retry_gets_the_question_and_its_answers_
     ],
 )
 async def test_a_question_that_leads_nowhere_ends_as_an_error(
-    yard: Yard, tool: str, refuses: bool, reason: str
+    harness: PoolHarness, tool: str, refuses: bool, reason: str
 ) -> None:
-    source = await yard.ready(upstream_spec("modern"))
+    source = await harness.connect(upstream_spec("modern"))
     result = await call(source, tool, Person("anna", refuses=refuses).client())
     assert result.is_error and reason in text_of(result)
     assert not (await call(source, "who")).is_error
 
 
-async def test_a_question_to_a_client_that_cannot_be_asked_is_an_error_that_says_so(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("modern"))
+async def test_a_question_to_a_client_that_cannot_be_asked_is_an_error_that_says_so(harness: PoolHarness) -> None:
+    source = await harness.connect(upstream_spec("modern"))
     for client in (None, Client(ABILITIES)):
         result = await call(source, "ask", client)
         assert result.is_error and "does not support" in text_of(result)
@@ -119,15 +132,17 @@ async def test_a_question_to_a_client_that_cannot_be_asked_is_an_error_that_says
             await source.request("prompts/get", {"name": "ask"}, CallContext(OWNER, "call", client=client))
 
 
-async def test_a_shared_legacy_server_is_told_of_no_abilities_and_its_questions_are_refused(yard: Yard) -> None:
-    source, person = await yard.ready(upstream_spec("crafts", "plain")), Person("anna")
+async def test_a_shared_legacy_server_is_told_of_no_abilities_and_its_questions_are_refused(
+    harness: PoolHarness,
+) -> None:
+    source, person = await harness.connect(upstream_spec("crafts", "plain")), Person("anna")
     result = await call(source, "ask", person.client())
     assert result.structured_content["error"]["code"] == -32601 and not person.asked
     assert (await call(source, "abilities", person.client())).structured_content["abilities"] == {}
 
 
-async def test_a_legacy_server_of_a_session_asks_the_client_of_that_session_and_no_other(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("crafts", "plain", share="session"))
+async def test_a_legacy_server_of_a_session_asks_the_client_of_that_session_and_no_other(harness: PoolHarness) -> None:
+    source = await harness.connect(upstream_spec("crafts", "plain", share="session"))
     people = [Person(f"person {number}") for number in range(4)]
     results = await call_all(source, "ask", people, None)
     for person in people:
@@ -138,15 +153,15 @@ async def test_a_legacy_server_of_a_session_asks_the_client_of_that_session_and_
     assert mine.structured_content["abilities"] == ABILITIES
     pids = {text_of(await call(source, "pid", person.client())) for person in people}
     assert len(pids) == 4 and text_of(await call(source, "pid")) not in pids
-    yard.pool.end_session(people[0].name)
+    harness.pool.end_session(people[0].name)
     assert text_of(await call(source, "pid", people[0].client())) not in pids
 
 
-async def test_a_tool_for_clients_with_a_capability_is_listed_unless_the_server_is_shared(yard: Yard) -> None:
+async def test_a_tool_for_clients_with_a_capability_is_listed_unless_the_server_is_shared(harness: PoolHarness) -> None:
     shared = upstream_spec("crafts", "plain", name="shared")
-    source = await yard.ready(upstream_spec("crafts", "plain", share="session"), shared)
+    source = await harness.connect(upstream_spec("crafts", "plain", share="session"), shared)
     assert "guess" in {tool.ref.tool for tool in source.tools()}
-    assert "guess" not in {tool.ref.tool for tool in yard.source("shared").tools()}
+    assert "guess" not in {tool.ref.tool for tool in harness.source("shared").tools()}
     able = Person("anna").client()
     assert text_of(await call(source, "guess", able)) == "heads"
     unable = Client({}, {"name": "ben", "version": "1"}, "ben")
@@ -154,8 +169,8 @@ async def test_a_tool_for_clients_with_a_capability_is_listed_unless_the_server_
     assert refused.is_error and "Unknown tool" in text_of(refused)
 
 
-async def test_what_a_client_refuses_reaches_the_legacy_server_that_asked(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("crafts", "plain", share="session"))
+async def test_what_a_client_refuses_reaches_the_legacy_server_that_asked(harness: PoolHarness) -> None:
+    source = await harness.connect(upstream_spec("crafts", "plain", share="session"))
     result = await call(source, "ask", Person("anna", refuses=True).client())
     assert result.structured_content["error"] == {
         "code": -32000,
@@ -164,23 +179,25 @@ async def test_what_a_client_refuses_reaches_the_legacy_server_that_asked(yard: 
     }
 
 
-async def test_a_server_of_both_eras_is_asked_in_the_old_one_for_a_client_that_is_asked_live(yard: Yard) -> None:
-    source, person = await yard.ready(sdk_spec(share="session")), Person("anna")
+async def test_a_server_of_both_eras_is_asked_in_the_old_one_for_a_client_that_is_asked_live(
+    harness: PoolHarness,
+) -> None:
+    source, person = await harness.connect(sdk_spec(share="session")), Person("anna")
     assert source.status.era == "modern"
     assert text_of(await call(source, "ask", person.client())) == "{'why': 'because'}"
     assert person.asked[0][0] == "elicitation/create"
 
 
-async def test_messages_reach_the_one_caller_that_wants_them_before_its_result(yard: Yard) -> None:
-    source, person = await yard.ready(upstream_spec("crafts", "plain")), Person("anna")
+async def test_messages_reach_the_one_caller_that_wants_them_before_its_result(harness: PoolHarness) -> None:
+    source, person = await harness.connect(upstream_spec("crafts", "plain")), Person("anna")
     await call(source, "log", person.client(log_level="info"))
     assert [params["level"] for params in person.heard] == ["warning"]
     await call(source, "log", person.client())
     assert len(person.heard) == 1
 
 
-async def test_messages_that_may_be_somebody_elses_reach_nobody(yard: Yard) -> None:
-    source, people = await yard.ready(upstream_spec("crafts", "plain")), [Person("anna"), Person("ben")]
+async def test_messages_that_may_be_somebody_elses_reach_nobody(harness: PoolHarness) -> None:
+    source, people = await harness.connect(upstream_spec("crafts", "plain")), [Person("anna"), Person("ben")]
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call_all, source, "sleep", [people[0]], "debug")
         await call(source, "pid")
@@ -189,60 +206,62 @@ async def test_messages_that_may_be_somebody_elses_reach_nobody(yard: Yard) -> N
     assert people[0].heard == people[1].heard == []
 
 
-async def test_a_resource_is_subscribed_once_and_its_news_are_told(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("crafts", "plain"))
+async def test_a_resource_is_subscribed_once_and_its_news_are_told(harness: PoolHarness) -> None:
+    source = await harness.connect(upstream_spec("crafts", "plain"))
     for name in ("anna", "ben"):
         context = CallContext(Principal("token", name, "ide"), "call", client=Person(name).client())
         assert await source.request("resources/subscribe", {"uri": "note://one"}, context) == {}
     await call(source, "update")
-    await yard.until(lambda: bool(yard.notices))
-    assert [(notice.server, notice.params) for notice in yard.notices] == [("crafts", {"uri": "note://one"})]
+    await harness.until(lambda: bool(harness.notices))
+    assert [(notice.server, notice.params) for notice in harness.notices] == [("crafts", {"uri": "note://one"})]
     told = (await call(source, "abilities")).structured_content["told"]
     assert told.count("resources/subscribe") == 1
-    yard.pool.end_session("anna")
+    harness.pool.end_session("anna")
     context = CallContext(OWNER, "call", client=Person("ben").client())
     await source.request("resources/unsubscribe", {"uri": "note://one"}, context)
     told = (await call(source, "abilities")).structured_content["told"]
     assert told.count("resources/unsubscribe") == 1
 
 
-async def test_a_modern_server_is_listened_to_and_asked_again_for_what_may_have_been_missed(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("modern"))
+async def test_a_modern_server_is_listened_to_and_asked_again_for_what_may_have_been_missed(
+    harness: PoolHarness,
+) -> None:
+    source = await harness.connect(upstream_spec("modern"))
     await call(source, "change")
-    await yard.until(lambda: len(source.tools()) == 9)
+    await harness.until(lambda: len(source.tools()) == 9)
     assert await source.request("resources/subscribe", {"uri": "note://one"}, CallContext(OWNER, "call")) == {}
     while "note://one" not in text_of(await call(source, "update")):
-        yard.notices.clear()
-    await yard.until(lambda: bool(yard.notices))
+        harness.notices.clear()
+    await harness.until(lambda: bool(harness.notices))
     await call(source, "hang_up")
-    await yard.until(lambda: len(source.tools()) == 10)
+    await harness.until(lambda: len(source.tools()) == 10)
 
 
 async def test_lists_of_a_modern_server_that_tells_of_no_changes_are_read_again_when_they_expire(
     processes: Processes, tmp_path: Path
 ) -> None:
-    async with open_yard(processes, tmp_path, timing=replace(QUICK, shortest_ttl=0.05)) as yard:
+    async with open_harness(processes, tmp_path, timing=replace(QUICK, shortest_ttl=0.05)) as harness:
         silent, telling = upstream_spec("ages", "1", name="silent"), upstream_spec("ages", "1", "tells", name="telling")
-        source = await yard.ready(silent, telling)
-        await yard.until(lambda: len(source.tools()) >= 4)
-        assert len(yard.source("telling").tools()) == 1
-        assert any(notice.kind == "tools/list_changed" for notice in yard.notices)
+        source = await harness.connect(silent, telling)
+        await harness.until(lambda: len(source.tools()) >= 4)
+        assert len(harness.source("telling").tools()) == 1
+        assert any(notice.kind == "tools/list_changed" for notice in harness.notices)
 
 
-async def test_a_server_that_was_started_again_is_told_what_was_wanted_of_it(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("crafts", "plain"))
+async def test_a_server_that_was_started_again_is_told_what_was_wanted_of_it(harness: PoolHarness) -> None:
+    source = await harness.connect(upstream_spec("crafts", "plain"))
     context = CallContext(OWNER, "call", client=Person("anna").client())
     await source.request("resources/subscribe", {"uri": "note://one"}, context)
     await source.request("logging/setLevel", {"level": "error"}, context)
     pid = source.status.pid
     await call(source, "exit")
-    await yard.until(lambda: source.status.pid not in (pid, None))
+    await harness.until(lambda: source.status.pid not in (pid, None))
     told = (await call(source, "abilities")).structured_content["told"]
     assert "resources/subscribe" in told and "logging/setLevel" in told
 
 
-async def test_content_is_passed_on_with_all_its_members(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("crafts", "plain"))
+async def test_content_is_passed_on_with_all_its_members(harness: PoolHarness) -> None:
+    source = await harness.connect(upstream_spec("crafts", "plain"))
     result = await source.request("prompts/get", {"name": "greet", "arguments": {"a": "b"}}, CallContext(OWNER, "call"))
     assert result == {"messages": [], "futureMember": {"name": "greet", "arguments": {"a": "b"}}}
     with pytest.raises(ProtocolError) as raised:
@@ -250,8 +269,8 @@ async def test_content_is_passed_on_with_all_its_members(yard: Yard) -> None:
     assert raised.value.code == -32601
 
 
-async def test_an_error_of_the_protocol_is_a_result_that_keeps_its_code(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("crafts", "many", "3"))
+async def test_an_error_of_the_protocol_is_a_result_that_keeps_its_code(harness: PoolHarness) -> None:
+    source = await harness.connect(upstream_spec("crafts", "many", "3"))
     result = await call(source, "tool 1")
     assert result.is_error and text_of(result) == "MCP error: Unknown tool"
     assert result.fault is not None and result.fault.code == -32602

@@ -11,9 +11,9 @@ from integration.upstream.stdio.harness import until_dead
 from integration.upstream.upstream.harness import (
     OWNER,
     QUICK,
-    Yard,
+    PoolHarness,
     call,
-    open_yard,
+    open_harness,
     sdk_spec,
     text_of,
     upstream_spec,
@@ -26,8 +26,8 @@ from toolcrib.upstream.credentials import OAuthCredential, Registration, open_cr
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_server_offers_its_tools_prompts_and_resources_under_its_alias(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("crafts", "plain", name="shop"))
+async def test_a_server_offers_its_tools_prompts_and_resources_under_its_alias(harness: PoolHarness) -> None:
+    source = await harness.connect(upstream_spec("crafts", "plain", name="shop"))
     assert {str(tool.ref) for tool in source.tools()} > {"shop/echo", "shop/pid"}
     assert [item.key for item in source.prompts()] == ["greet"]
     assert [item.key for item in source.resources()] == ["note://one"]
@@ -38,23 +38,25 @@ async def test_a_server_offers_its_tools_prompts_and_resources_under_its_alias(y
     assert status.latency_ms is not None and status.pid is not None and status.sentence and status.action
 
 
-async def test_a_call_gives_every_part_of_the_result_back(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("crafts", "plain"))
+async def test_a_call_gives_every_part_of_the_result_back(harness: PoolHarness) -> None:
+    source = await harness.connect(upstream_spec("crafts", "plain"))
     result = await call(source, "echo", text="hello", number=1.5)
     assert (result.is_error, result.structured_content) == (False, {"text": "hello", "number": 1.5})
     assert result.extra == {"futureMember": [1]}
 
 
 @pytest.mark.parametrize("tool", ["echo", "count"])
-async def test_a_modern_server_is_told_who_asks_with_each_request(yard: Yard, tool: str) -> None:
-    source = await yard.ready(sdk_spec())
+async def test_a_modern_server_is_told_who_asks_with_each_request(harness: PoolHarness, tool: str) -> None:
+    source = await harness.connect(sdk_spec())
     assert source.status.era == "modern"
     assert text_of(await call(source, tool, text="hi")) == "hi"
 
 
 @pytest.mark.parametrize("share", ["shared", "session"])
-async def test_progress_is_told_in_order_before_the_result(yard: Yard, share: Literal["shared", "session"]) -> None:
-    source = await yard.ready(sdk_spec(share=share))
+async def test_progress_is_told_in_order_before_the_result(
+    harness: PoolHarness, share: Literal["shared", "session"]
+) -> None:
+    source = await harness.connect(sdk_spec(share=share))
     reports = list[tuple[float, float | None, str | None]]()
 
     async def report(done: float, total: float | None, message: str | None) -> None:
@@ -66,8 +68,8 @@ async def test_progress_is_told_in_order_before_the_result(yard: Yard, share: Li
     assert reports == [(1, 3, "at 1"), (2, 3, "at 2"), (3, 3, "at 3")]
 
 
-async def test_a_cancelled_call_is_cancelled_at_the_server_and_stays_cancelled(yard: Yard) -> None:
-    source = await yard.ready(upstream_spec("crafts", "plain"))
+async def test_a_cancelled_call_is_cancelled_at_the_server_and_stays_cancelled(harness: PoolHarness) -> None:
+    source = await harness.connect(upstream_spec("crafts", "plain"))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call, source, "sleep")
         await call(source, "pid")
@@ -79,17 +81,17 @@ async def test_a_cancelled_call_is_cancelled_at_the_server_and_stays_cancelled(y
 async def test_a_server_that_nobody_uses_and_that_is_not_there_is_started_again(
     processes: Processes, tmp_path: Path
 ) -> None:
-    async with open_yard(processes, tmp_path, timing=replace(QUICK, ping_after=0.05)) as yard:
-        source = await yard.ready(upstream_spec("crafts", "stays", "silent", "ping"))
+    async with open_harness(processes, tmp_path, timing=replace(QUICK, ping_after=0.05)) as harness:
+        source = await harness.connect(upstream_spec("crafts", "stays", "silent", "ping"))
         pid = source.status.pid
-        await yard.until(lambda: source.status.pid not in (pid, None))
+        await harness.until(lambda: source.status.pid not in (pid, None))
         assert "stopped responding" in str(source.status.last_error)
 
 
 async def test_the_connection_of_a_session_ends_when_it_is_of_no_use(processes: Processes, tmp_path: Path) -> None:
     timing = replace(QUICK, ping_after=0.05, session_idle=0.1)
-    async with open_yard(processes, tmp_path, timing=timing) as yard:
-        source = await yard.ready(upstream_spec("crafts", "plain", share="session"))
+    async with open_harness(processes, tmp_path, timing=timing) as harness:
+        source = await harness.connect(upstream_spec("crafts", "plain", share="session"))
         client = Client(session="one")
         pid = int(text_of(await call(source, "pid", client)))
         await until_dead(pid, seconds=20)
@@ -103,11 +105,13 @@ async def test_a_program_is_given_the_token_that_its_definition_names(processes:
     await tokens.keep(
         OAuthCredential("shop", "https://shop.example/mcp", client, "https://issuer.example/token", "t0ken")
     )
-    async with open_yard(processes, tmp_path) as yard:
+    async with open_harness(processes, tmp_path) as harness:
         specs = [
             replace(upstream_spec("crafts", "plain", name=name), auth=Auth(credential_id=name))
             for name in ("shop", "bank")
         ]
-        await yard.ready(*specs)
-        given = [(await call(yard.source(name), "abilities")).structured_content["token"] for name in ("shop", "bank")]
+        await harness.connect(*specs)
+        given = [
+            (await call(harness.source(name), "abilities")).structured_content["token"] for name in ("shop", "bank")
+        ]
         assert given == ["t0ken", None]

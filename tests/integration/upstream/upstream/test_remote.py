@@ -11,13 +11,21 @@ from integration.upstream.http.harness import (
     DISCOVERED,
     INITIALIZED,
     Request,
-    answer,
+    http_response,
     official,
     raw_server,
-    result,
-    running,
+    result_response,
+    serve_app,
 )
-from integration.upstream.upstream.harness import Yard, call, entry, found, open_yard, text_of, upstream_spec
+from integration.upstream.upstream.harness import (
+    PoolHarness,
+    call,
+    discovery_of,
+    entry,
+    open_harness,
+    text_of,
+    upstream_spec,
+)
 from toolcrib.base.processes.process import Processes
 from toolcrib.model.json import JsonObject
 from toolcrib.model.servers import ServerSpec
@@ -36,17 +44,17 @@ def web_spec(url: str, name: str = "web") -> ServerSpec:
 
 
 @pytest.mark.parametrize("stateless", [True, False])
-async def test_a_remote_server_is_used_like_any_other(yard: Yard, stateless: bool) -> None:
+async def test_a_remote_server_is_used_like_any_other(harness: PoolHarness, stateless: bool) -> None:
     server, _ = official()
-    async with running(server.streamable_http_app(stateless_http=stateless)) as port:
-        source = await yard.ready(web_spec(f"http://127.0.0.1:{port}/mcp"))
+    async with serve_app(server.streamable_http_app(stateless_http=stateless)) as port:
+        source = await harness.connect(web_spec(f"http://127.0.0.1:{port}/mcp"))
         assert {tool.ref.tool for tool in source.tools()} >= {"echo", "count"}
         assert text_of(await call(source, "echo", text="hello")) == "hello"
         assert source.status.era == "modern" and source.status.pid is None
-        yard.pool.reconcile(None, found())
+        harness.pool.reconcile(None, discovery_of())
 
 
-async def test_a_remote_server_of_a_session_asks_the_client_behind_a_call(yard: Yard) -> None:
+async def test_a_remote_server_of_a_session_asks_the_client_behind_a_call(harness: PoolHarness) -> None:
     server, _ = official()
     asked = list[str]()
 
@@ -55,32 +63,32 @@ async def test_a_remote_server_of_a_session_asks_the_client_behind_a_call(yard: 
         return {"action": "accept", "content": {"name": "Anna"}}
 
     client = Client({"elicitation": {"form": {}}}, {"name": "ide", "version": "1"}, "one", ask)
-    async with running(server.streamable_http_app()) as port:
-        source = await yard.ready(replace(web_spec(f"http://127.0.0.1:{port}/mcp"), share="session"))
+    async with serve_app(server.streamable_http_app()) as port:
+        source = await harness.connect(replace(web_spec(f"http://127.0.0.1:{port}/mcp"), share="session"))
         assert text_of(await call(source, "ask", client)) == "Anna"
         assert asked == ["elicitation/create"]
-        yard.pool.reconcile(None, found())
+        harness.pool.reconcile(None, discovery_of())
 
 
-async def test_what_a_server_demands_of_a_session_is_known_until_the_next_sign_in(yard: Yard) -> None:
+async def test_what_a_server_demands_of_a_session_is_known_until_the_next_sign_in(harness: PoolHarness) -> None:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         if request.method == "tools/call":
             challenge = {"www-authenticate": 'Bearer error="invalid_token", scope="read write"'}
-            writer.write(answer(b"", "401 Unauthorized", headers=challenge))
+            writer.write(http_response(b"", "401 Unauthorized", headers=challenge))
         elif request.method == "server/discover" or request.verb == "GET":
-            writer.write(answer(b"", "405 Method Not Allowed"))
+            writer.write(http_response(b"", "405 Method Not Allowed"))
         else:
             said = {"initialize": INITIALIZED, "tools/list": TOOLS}.get(request.method or "")
-            writer.write(result(request, said) if said is not None else answer(b"", "202 Accepted"))
+            writer.write(result_response(request, said) if said is not None else http_response(b"", "202 Accepted"))
 
     async with raw_server(script) as raw:
         spec = replace(web_spec(raw.url), share="session")
-        source = await yard.ready(spec)
+        source = await harness.connect(spec)
         assert (await call(source, "echo", Client({}, {"name": "ide", "version": "1"}, "one"))).is_error
-        assert yard.pool.demand(entry(spec)).challenge.scopes == ("read", "write")
-        await yard.pool.signed_in(entry(spec))
-        assert yard.pool.demand(entry(spec)) == NO_DEMAND
-        yard.pool.reconcile(None, found())
+        assert harness.pool.demand(entry(spec)).challenge.scopes == ("read", "write")
+        await harness.pool.signed_in(entry(spec))
+        assert harness.pool.demand(entry(spec)) == NO_DEMAND
+        harness.pool.reconcile(None, discovery_of())
 
 
 class Forgetful:
@@ -94,56 +102,58 @@ class Forgetful:
         """Answer one request."""
         name = f"session-{self.session}"
         if request.method == "server/discover" or request.verb == "GET":
-            return answer(b"", "405 Method Not Allowed")
+            return http_response(b"", "405 Method Not Allowed")
         if request.method == "initialize":
-            return result(request, INITIALIZED, {"mcp-session-id": name})
+            return result_response(request, INITIALIZED, {"mcp-session-id": name})
         if request.headers.get("mcp-session-id") != name:
-            return answer(b"", "404 Not Found")
+            return http_response(b"", "404 Not Found")
         if request.method == "tools/list":
-            return result(request, TOOLS)
+            return result_response(request, TOOLS)
         if request.method == "tools/call":
             self.calls.append(name)
-            return result(request, {"content": [{"type": "text", "text": name}]})
-        return answer(b"", "202 Accepted")
+            return result_response(request, {"content": [{"type": "text", "text": name}]})
+        return http_response(b"", "202 Accepted")
 
 
-async def test_a_session_that_the_server_forgot_is_opened_anew_and_the_call_is_repeated_once(yard: Yard) -> None:
+async def test_a_session_that_the_server_forgot_is_opened_anew_and_the_call_is_repeated_once(
+    harness: PoolHarness,
+) -> None:
     server = Forgetful()
 
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(server.reply(request))
 
     async with raw_server(script) as raw:
-        source = await yard.ready(web_spec(raw.url))
+        source = await harness.connect(web_spec(raw.url))
         assert text_of(await call(source, "echo")) == "session-1"
         server.session = 2
         assert text_of(await call(source, "echo")) == "session-2"
         assert server.calls == ["session-1", "session-2"]
         assert raw.count("initialize") == 2
-        await yard.until_state("web", "connected")
-        yard.pool.reconcile(None, found())
+        await harness.until_state("web", "connected")
+        harness.pool.reconcile(None, discovery_of())
 
 
-async def test_a_remote_server_that_went_away_fails_its_calls_and_its_tools_stay_known(yard: Yard) -> None:
+async def test_a_remote_server_that_went_away_fails_its_calls_and_its_tools_stay_known(harness: PoolHarness) -> None:
     app = official()[0].streamable_http_app(stateless_http=True)
-    async with running(app) as port:
+    async with serve_app(app) as port:
         spec = web_spec(f"http://127.0.0.1:{port}/mcp")
-        source = await yard.ready(spec)
+        source = await harness.connect(spec)
     gone = await call(source, "echo", text="x")
     assert gone.is_error and "cannot be reached" in text_of(gone)
-    await yard.until_state("web", "failed")
+    await harness.until_state("web", "failed")
     assert "cannot be reached" in source.status.sentence
     assert (source.status.is_setup, source.status.error_code) == (False, "server.unreachable")
     assert source.tools()
 
 
-async def test_a_server_that_wants_a_sign_in_says_so_and_is_not_tried_again(yard: Yard) -> None:
+async def test_a_server_that_wants_a_sign_in_says_so_and_is_not_tried_again(harness: PoolHarness) -> None:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer(b"", "401 Unauthorized", headers={"www-authenticate": "Bearer"}))
+        writer.write(http_response(b"", "401 Unauthorized", headers={"www-authenticate": "Bearer"}))
 
     async with raw_server(script) as raw:
-        yard.pool.reconcile(None, found(web_spec(raw.url)))
-        source = await yard.until_state("web", "needs_auth")
+        harness.pool.reconcile(None, discovery_of(web_spec(raw.url)))
+        source = await harness.until_state("web", "needs_auth")
         assert source.status.action == "toolcrib mcp auth web"
         assert source.status.sentence.startswith("Authentication required")
         assert "Retrying automatically" not in source.status.sentence
@@ -151,43 +161,45 @@ async def test_a_server_that_wants_a_sign_in_says_so_and_is_not_tried_again(yard
 
 @pytest.mark.parametrize("challenge", [None, "Bearer", 'Bearer realm="api", error="invalid_token"'])
 @pytest.mark.parametrize("header", ["Authorization", "X-API-Key"])
-async def test_refused_static_token_is_not_a_missing_sign_in(yard: Yard, header: str, challenge: str | None) -> None:
+async def test_refused_static_token_is_not_a_missing_sign_in(
+    harness: PoolHarness, header: str, challenge: str | None
+) -> None:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         asked = {"www-authenticate": challenge} if challenge else {}
-        writer.write(answer(b"", "401 Unauthorized", headers=asked))
+        writer.write(http_response(b"", "401 Unauthorized", headers=asked))
 
     async with raw_server(script) as raw:
         spec = replace(web_spec(raw.url), headers={header: "Bearer out-of-date-token"})
-        yard.pool.reconcile(None, found(spec))
-        source = await yard.until_state("web", "failed")
+        harness.pool.reconcile(None, discovery_of(spec))
+        source = await harness.until_state("web", "failed")
         assert source.status.sentence.startswith('Server "web" refused the token in its definition (HTTP 401).')
         assert "out-of-date" not in source.status.sentence
         assert (source.status.is_setup, source.status.error_code) == (True, "server.token_refused")
         assert source.status.action == "toolcrib mcp get web"
 
 
-async def test_a_server_that_says_where_to_sign_in_beside_a_key_wants_a_sign_in(yard: Yard) -> None:
+async def test_a_server_that_says_where_to_sign_in_beside_a_key_wants_a_sign_in(harness: PoolHarness) -> None:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         where = f'Bearer resource_metadata="{raw.url}/.well-known/oauth-protected-resource"'
-        writer.write(answer(b"", "401 Unauthorized", headers={"www-authenticate": where}))
+        writer.write(http_response(b"", "401 Unauthorized", headers={"www-authenticate": where}))
 
     async with raw_server(script) as raw:
-        yard.pool.reconcile(None, found(replace(web_spec(raw.url), headers={"X-API-Key": "a-key"})))
-        source = await yard.until_state("web", "needs_auth")
+        harness.pool.reconcile(None, discovery_of(replace(web_spec(raw.url), headers={"X-API-Key": "a-key"})))
+        source = await harness.until_state("web", "needs_auth")
         assert source.status.action == "toolcrib mcp auth web"
 
 
-async def test_calls_side_by_side_all_say_that_the_sign_in_is_over(yard: Yard) -> None:
+async def test_calls_side_by_side_all_say_that_the_sign_in_is_over(harness: PoolHarness) -> None:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         match request.method:
             case "server/discover":
-                writer.write(result(request, DISCOVERED))
+                writer.write(result_response(request, DISCOVERED))
             case "tools/list":
-                writer.write(result(request, TOOLS))
+                writer.write(result_response(request, TOOLS))
             case "tools/call" if raw.count("tools/call") < 3:
                 return  # the others come first to what all of them would
             case _:
-                writer.write(answer(b"", "401 Unauthorized", headers={"www-authenticate": "Bearer"}))
+                writer.write(http_response(b"", "401 Unauthorized", headers={"www-authenticate": "Bearer"}))
 
     told = list[str]()
 
@@ -195,11 +207,11 @@ async def test_calls_side_by_side_all_say_that_the_sign_in_is_over(yard: Yard) -
         told.append(text_of(await call(source, "echo")))
 
     async with raw_server(script) as raw:
-        source = await yard.ready(web_spec(raw.url))
+        source = await harness.connect(web_spec(raw.url))
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(tell)
-        await yard.until_state("web", "needs_auth")
+        await harness.until_state("web", "needs_auth")
         assert len(told) == 3
         assert all("Authentication required" in each and "toolcrib mcp auth web" in each for each in told), told
 
@@ -207,8 +219,8 @@ async def test_calls_side_by_side_all_say_that_the_sign_in_is_over(yard: Yard) -
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
 async def test_this_crib_itself_is_never_connected_to(processes: Processes, tmp_path: Path, host: str) -> None:
     spec = web_spec(f"http://{host}:4242/mcp?cwd=/x")
-    async with open_yard(processes, tmp_path, own_url="http://127.0.0.1:4242") as yard:
-        yard.pool.reconcile(None, found(spec))
-        source = await yard.until_state("web", "failed")
+    async with open_harness(processes, tmp_path, own_url="http://127.0.0.1:4242") as harness:
+        harness.pool.reconcile(None, discovery_of(spec))
+        source = await harness.until_state("web", "failed")
         assert "this crib itself" in source.status.sentence
-        assert (await yard.pool.test(entry(spec))).state == "failed"
+        assert (await harness.pool.test(entry(spec))).state == "failed"

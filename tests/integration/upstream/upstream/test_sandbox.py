@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from integration.upstream.stdio.harness import until_dead
-from integration.upstream.upstream.harness import Yard, call, found, open_yard, text_of, upstream_spec
+from integration.upstream.upstream.harness import PoolHarness, call, discovery_of, open_harness, text_of, upstream_spec
 from toolcrib.base.processes import sandbox as processes_sandbox
 from toolcrib.base.processes.process import Processes
 from toolcrib.base.processes.sandbox import SandboxSupport, sandbox_support
@@ -30,10 +30,12 @@ pytestmark = [
 
 
 @pytest.fixture
-async def yard(processes: Processes, tmp_path: Path) -> AsyncGenerator[Yard]:
+async def harness(processes: Processes, tmp_path: Path) -> AsyncGenerator[PoolHarness]:
     """A pool whose servers can have a sandbox."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "user")}
-    async with open_yard(processes, tmp_path, environment=environment, sandboxes=tmp_path / "crib" / "tmp") as opened:
+    async with open_harness(
+        processes, tmp_path, environment=environment, sandboxes=tmp_path / "crib" / "tmp"
+    ) as opened:
         yield opened
 
 
@@ -61,8 +63,10 @@ async def tried(source: UpstreamSource, tool: str, target: Path | str = "") -> s
     return "refused" if result.is_error else text_of(result)
 
 
-async def test_project_profile_allows_the_project_and_the_network_only(yard: Yard, tmp_path: Path, port: str) -> None:
-    source = await yard.ready(project_spec(tmp_path, Sandbox("project")))
+async def test_project_profile_allows_the_project_and_the_network_only(
+    harness: PoolHarness, tmp_path: Path, port: str
+) -> None:
+    source = await harness.connect(project_spec(tmp_path, Sandbox("project")))
     inside, outside = tmp_path / "user" / "project", tmp_path / "user" / ".ssh"
     assert await tried(source, "read", inside / "file") == "of project"
     assert await tried(source, "write", inside / "new") == "written"
@@ -75,8 +79,8 @@ async def test_project_profile_allows_the_project_and_the_network_only(yard: Yar
     assert child.is_error
 
 
-async def test_strict_profile_refuses_writing_and_the_network(yard: Yard, tmp_path: Path, port: str) -> None:
-    source = await yard.ready(project_spec(tmp_path, Sandbox("strict", chosen=True)))
+async def test_strict_profile_refuses_writing_and_the_network(harness: PoolHarness, tmp_path: Path, port: str) -> None:
+    source = await harness.connect(project_spec(tmp_path, Sandbox("strict", chosen=True)))
     project = tmp_path / "user" / "project"
     assert await tried(source, "read", project / "file") == "of project"
     assert await tried(source, "write", project / "new") == "refused"
@@ -85,9 +89,9 @@ async def test_strict_profile_refuses_writing_and_the_network(yard: Yard, tmp_pa
     assert (await tried(source, "temporary")).startswith(str(tmp_path / "crib" / "tmp"))
 
 
-async def test_a_refusal_is_a_problem_until_the_owner_allows_it(yard: Yard, tmp_path: Path) -> None:
+async def test_a_refusal_is_a_problem_until_the_owner_allows_it(harness: PoolHarness, tmp_path: Path) -> None:
     spec = project_spec(tmp_path, Sandbox("project"))
-    source = await yard.ready(spec)
+    source = await harness.connect(spec)
     wanted = tmp_path / "user" / ".ssh"
     await tried(source, "read", wanted / "file")
     (problem,) = source.status.problems
@@ -95,41 +99,41 @@ async def test_a_refusal_is_a_problem_until_the_owner_allows_it(yard: Yard, tmp_
     assert str(wanted / "file") in problem.message
     assert f"toolcrib mcp sandbox touches` with `--read {wanted / 'file'}" in (problem.hint or "")
     allowed = replace(spec, sandbox=Sandbox("project", chosen=True, read=(str(wanted),)))
-    yard.pool.reconcile(None, found(allowed))
-    source = yard.source("touches")
+    harness.pool.reconcile(None, discovery_of(allowed))
+    source = harness.source("touches")
     assert await tried(source, "read", wanted / "file") == "of .ssh"
     assert await tried(source, "write", wanted / "new") == "refused"
     assert [access.kind for access in source.status.refused] == ["write"]
 
 
-async def test_a_sandboxed_server_ends_like_any_other(yard: Yard, tmp_path: Path) -> None:
-    source = await yard.ready(project_spec(tmp_path, Sandbox("strict", chosen=True)))
+async def test_a_sandboxed_server_ends_like_any_other(harness: PoolHarness, tmp_path: Path) -> None:
+    source = await harness.connect(project_spec(tmp_path, Sandbox("strict", chosen=True)))
     pid = source.status.pid
     assert pid is not None
     command = psutil.Process(pid).cmdline()
     assert command[0] == sys.executable  # the launcher has become the server
     assert "upstreams.touches" in command
-    yard.pool.reconcile(None, found())
+    harness.pool.reconcile(None, discovery_of())
     await until_dead(pid)
 
 
-async def test_a_missing_command_is_reported_as_without_a_sandbox(yard: Yard, tmp_path: Path) -> None:
+async def test_a_missing_command_is_reported_as_without_a_sandbox(harness: PoolHarness, tmp_path: Path) -> None:
     spec = replace(project_spec(tmp_path, Sandbox("project")), command="no-such-program")
-    yard.pool.reconcile(None, found(spec))
-    source = await yard.until_state("touches", "failed")
+    harness.pool.reconcile(None, discovery_of(spec))
+    source = await harness.until_state("touches", "failed")
     assert 'command "no-such-program" not found' in source.status.sentence
 
 
 async def test_a_chosen_profile_that_cannot_be_enforced_does_not_start(
-    yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harness: PoolHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing = SandboxSupport(False, "This kernel has no Landlock.")
     for module in (confinement, processes_sandbox):
         monkeypatch.setattr(module, "sandbox_support", lambda: nothing)
-    yard.pool.reconcile(None, found(project_spec(tmp_path, Sandbox("strict", chosen=True))))
-    source = await yard.until_state("touches", "failed")
+    harness.pool.reconcile(None, discovery_of(project_spec(tmp_path, Sandbox("strict", chosen=True))))
+    source = await harness.until_state("touches", "failed")
     assert "cannot be enforced" in source.status.sentence
-    by_default = await yard.ready(project_spec(tmp_path, Sandbox("project")))
+    by_default = await harness.connect(project_spec(tmp_path, Sandbox("project")))
     assert await tried(by_default, "read", tmp_path / "user" / ".ssh" / "file") == "of .ssh"
 
 
@@ -158,12 +162,12 @@ def page() -> Iterator[str]:
 
 
 async def test_a_server_with_a_list_reaches_these_hosts_through_the_proxy_only(
-    yard: Yard, tmp_path: Path, page: str
+    harness: PoolHarness, tmp_path: Path, page: str
 ) -> None:
     other = socket.create_server(("127.0.0.1", 0))
     with other:
         denied = str(other.getsockname()[1])
-        source = await yard.ready(project_spec(tmp_path, Sandbox("strict", chosen=True, hosts=(page,))))
+        source = await harness.connect(project_spec(tmp_path, Sandbox("strict", chosen=True, hosts=(page,))))
         assert await call_text(source, "fetch", f"http://{page}/x?y=1") == "page /x?y=1"
         assert "403" in await call_text(source, "fetch", f"http://127.0.0.1:{denied}/")
         assert "403" in await call_text(source, "fetch", "http://unlisted.example/")
@@ -179,8 +183,10 @@ async def test_a_server_with_a_list_reaches_these_hosts_through_the_proxy_only(
     assert "`--allow-host unlisted.example`" in (problem.hint or "")
 
 
-async def test_other_roads_to_the_network_are_closed_with_a_list(yard: Yard, tmp_path: Path, page: str) -> None:
-    source = await yard.ready(project_spec(tmp_path, Sandbox("project", chosen=True, hosts=("example.com",))))
+async def test_other_roads_to_the_network_are_closed_with_a_list(
+    harness: PoolHarness, tmp_path: Path, page: str
+) -> None:
+    source = await harness.connect(project_spec(tmp_path, Sandbox("project", chosen=True, hosts=("example.com",))))
     port = page.partition(":")[2]
     attempts = {
         "fast open": f"s = socket.socket(); result = s.sendto(b'x', 0x20000000, ('127.0.0.1', {port}))",
@@ -204,9 +210,9 @@ _LOCAL_SOCKETS = {
 
 @pytest.mark.parametrize("profile", ["project", "strict"])
 async def test_local_sockets_and_kernel_keys_are_out_of_reach(
-    yard: Yard, tmp_path: Path, profile: SandboxProfile
+    harness: PoolHarness, tmp_path: Path, profile: SandboxProfile
 ) -> None:
-    source = await yard.ready(project_spec(tmp_path, Sandbox(profile, chosen=True)))
+    source = await harness.connect(project_spec(tmp_path, Sandbox(profile, chosen=True)))
     # In the project, which the server may write: file permissions do not protect it.
     path, name = str(tmp_path / "user" / "project" / "s"), f"toolcrib-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as agent, socket.socket(socket.AF_UNIX) as bus:
@@ -231,12 +237,12 @@ async def test_local_sockets_and_kernel_keys_are_out_of_reach(
     assert await tried(source, "run", "import os\nos.chroot('/usr')\nresult = 'reached'") == "refused"
 
 
-async def test_a_listed_socket_opens_local_sockets(yard: Yard, tmp_path: Path) -> None:
+async def test_a_listed_socket_opens_local_sockets(harness: PoolHarness, tmp_path: Path) -> None:
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX) as agent:
         agent.bind(path)
         agent.listen()
-        source = await yard.ready(project_spec(tmp_path, Sandbox("project", chosen=True, write=(path,))))
+        source = await harness.connect(project_spec(tmp_path, Sandbox("project", chosen=True, write=(path,))))
         code = f"import socket\n{_LOCAL_SOCKETS['path'].format(path=path)}"
         assert await tried(source, "run", code) == "reached"
 
@@ -247,9 +253,9 @@ async def call_text(source: UpstreamSource, tool: str, target: str) -> str:
 
 
 @pytest.mark.skipif(tracer_support().program is None, reason="This system has no tracer.")
-async def test_learning_proposes_what_the_server_used(yard: Yard, tmp_path: Path, page: str) -> None:
+async def test_learning_proposes_what_the_server_used(harness: PoolHarness, tmp_path: Path, page: str) -> None:
     spec = project_spec(tmp_path, Sandbox("learn", chosen=True))
-    source = await yard.ready(spec)
+    source = await harness.connect(spec)
     user = tmp_path / "user"
     notes, data = user / "notes", user / "data"
     for directory in (notes, data):
@@ -267,7 +273,7 @@ async def test_learning_proposes_what_the_server_used(yard: Yard, tmp_path: Path
     await call_text(source, "write", str(data / hidden))
     await call_text(source, "fetch", f"http://{page}/x")
     source.upstream.restart()  # so that all output of the tracer has been read
-    await yard.until(lambda: source.status.pid is not None and source.status.state == "connected")
+    await harness.until(lambda: source.status.pid is not None and source.status.state == "connected")
     learned = source.status.learned
     assert learned is not None
     proposal = learned["proposal"]
@@ -282,15 +288,15 @@ async def test_learning_proposes_what_the_server_used(yard: Yard, tmp_path: Path
 
 
 @pytest.mark.skipif(tracer_support().program is None, reason="This system has no strace.")
-async def test_home_is_not_proposed_if_the_definition_sets_another_one(yard: Yard, tmp_path: Path) -> None:
+async def test_home_is_not_proposed_if_the_definition_sets_another_one(harness: PoolHarness, tmp_path: Path) -> None:
     spec = project_spec(tmp_path, Sandbox("learn", chosen=True))
-    source = await yard.ready(replace(spec, env={**spec.env, "HOME": str(tmp_path / "other")}))
+    source = await harness.connect(replace(spec, env={**spec.env, "HOME": str(tmp_path / "other")}))
     user = tmp_path / "user"
     for number in range(4):
         (user / f"n{number}").write_text("note")
         assert await call_text(source, "read", str(user / f"n{number}")) == "note"
     source.upstream.restart()  # so that all output of the tracer has been read
-    await yard.until(lambda: source.status.pid is not None and source.status.state == "connected")
+    await harness.until(lambda: source.status.pid is not None and source.status.state == "connected")
     assert source.status.learned is not None
     proposed = source.status.learned["proposal"]["read"]
     assert str(user) not in proposed and str(user / "n0") in proposed

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.web.console.visitor import Visitor, visiting
+from integration.web.console.console_client import ConsoleClient, open_console
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture
-async def visitor(tmp_path: Path) -> AsyncGenerator[Visitor]:
+async def console(tmp_path: Path) -> AsyncGenerator[ConsoleClient]:
     """A browser at the console of a crib that nothing was done to yet."""
-    async with visiting(tmp_path / "home") as opened:
+    async with open_console(tmp_path / "home") as opened:
         yield opened

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 
-from integration.web.console.visitor import Visitor
+from integration.web.console.console_client import ConsoleClient
 from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.testing.played import PlayedRunner
 from toolcrib.web.console.app import console_routes
@@ -34,25 +34,25 @@ def write_servers(home: Path, tools: int) -> None:
     (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
 
 
-async def every_page(visitor: Visitor, cwd: Path) -> dict[str, str]:
+async def every_page(console: ConsoleClient, cwd: Path) -> dict[str, str]:
     """Fill the crib, and return an address for each GET route of the console but its files and `ELSEWHERE`.
 
     A route that this does not know raises: a new page has to be added here.
     """
-    crib = visitor.crib
+    crib = console.crib
     with anyio.fail_after(60):
-        await visitor.client.post("/api/servers/crafts/test")
-        await visitor.client.post("/api/servers/broken/test")
+        await console.client.post("/api/servers/crafts/test")
+        await console.client.post("/api/servers/broken/test")
         crib.runners.add(PlayedRunner({}))
         session = await crib.sessions.create(NewSession("web", str(cwd), title="A session", runner="played"))
         token = {"name": "an-app", "source": "ide"}
-        assert (await visitor.client.post("/api/tokens", json=token)).status_code == 201
-        entry = await visitor.client.post("/api/agents/builder/brain", json={"type": "note", "content": "A note."})
+        assert (await console.client.post("/api/tokens", json=token)).status_code == 201
+        entry = await console.client.post("/api/agents/builder/brain", json={"type": "note", "content": "A note."})
         skill = {"name": "A skill", "description": "Words", "tools": "", "requires": ""}
-        await visitor.send("/agents/builder/skills/-/new", skill)
+        await console.send("/agents/builder/skills/-/new", skill)
         schedule = {"agent": "reviewer", "way": "cron", "cron": "0 9 * * 1-5", "name": "Daily", "prompt": "Look."}
-        await visitor.send("/schedules", schedule)
-        await visitor.send("/access/projects", {"path": str(cwd)})
+        await console.send("/schedules", schedule)
+        await console.send("/access/projects", {"path": str(cwd)})
         await crib.permissions.add({"effect": "ask", "pattern": "crafts/echo", "reason": "Because."}, by="owner")
         await crib.call("crafts/echo", {"text": "x"}, principal=crib.owner(source="cli"))
         agent = (await crib.zoo.get("builder")).agent

@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import pytest
 
+from integration.web.console.console_client import ConsoleClient, open_console
 from integration.web.console.test_sessions import send
-from integration.web.console.visitor import Visitor, visiting
 from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.model.json import JsonObject
 from toolcrib.testing.played import PlayedRunner
@@ -34,7 +34,7 @@ SCRIPT: JsonObject = {
 
 
 @pytest.fixture
-async def visitor(tmp_path: Path) -> AsyncGenerator[Visitor]:
+async def console(tmp_path: Path) -> AsyncGenerator[ConsoleClient]:
     home = tmp_path / "home"
     home.mkdir()
     file = tmp_path / "panels.json"
@@ -42,34 +42,34 @@ async def visitor(tmp_path: Path) -> AsyncGenerator[Visitor]:
     arguments = ["-S", "-m", "upstreams.changing", str(file)]
     entry = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(TESTS)}}
     (home / "mcp.json").write_text(json.dumps({"mcpServers": {"panels": entry}}), encoding="utf-8")
-    async with visiting(home) as opened:
+    async with open_console(home) as opened:
         opened.crib.runners.add(PlayedRunner(SCRIPT))
         yield opened
 
 
-async def call_show(visitor: Visitor, cwd: Path) -> str:
+async def call_show(console: ConsoleClient, cwd: Path) -> str:
     """Call the tool with an app in a session; return the session's id."""
-    await visitor.client.post("/api/servers/panels/test")
+    await console.client.post("/api/servers/panels/test")
     wanted = NewSession("web", str(cwd), mode="acceptEdits", runner="played")
-    session = await visitor.crib.sessions.create(wanted)
-    await send(visitor, session.id, "[[script:go]]")
+    session = await console.crib.sessions.create(wanted)
+    await send(console, session.id, "[[script:go]]")
     return session.id
 
 
-async def ask(visitor: Visitor, id: str, method: str, params: JsonObject) -> Any:
-    answer = await visitor.client.post(f"/apps/{id}/requests", json={"method": method, "params": params})
+async def ask(console: ConsoleClient, id: str, method: str, params: JsonObject) -> Any:
+    answer = await console.client.post(f"/apps/{id}/requests", json={"method": method, "params": params})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-async def test_app_of_a_sessions_call_is_shown_on_request_in_a_sandbox(visitor: Visitor, tmp_path: Path) -> None:
-    session = await call_show(visitor, tmp_path)
+async def test_app_of_a_sessions_call_is_shown_on_request_in_a_sandbox(console: ConsoleClient, tmp_path: Path) -> None:
+    session = await call_show(console, tmp_path)
     button = next(
-        each for each in (await visitor.page(f"/sessions/{session}")).all("button") if each.text == "Show app of panels"
+        each for each in (await console.page(f"/sessions/{session}")).all("button") if each.text == "Show app of panels"
     )
-    shown = await visitor.send(button.attributes["hx-post"], live=True)
+    shown = await console.send(button.attributes["hx-post"], live=True)
     frame = shown.one("iframe")
-    answer = await visitor.client.get(frame.attributes["data-src"])
+    answer = await console.client.get(frame.attributes["data-src"])
     assert answer.text == "<p>hi</p>"
     policies = "; ".join(answer.headers.get_list("content-security-policy"))
     assert "sandbox allow-scripts allow-forms;" in policies
@@ -77,46 +77,46 @@ async def test_app_of_a_sessions_call_is_shown_on_request_in_a_sandbox(visitor: 
     assert "connect-src 'none'" in policies
     assert "'self'" not in policies.replace("frame-ancestors 'self'", "")
     assert answer.headers["connection-allowlist"] == "()"
-    gone = await visitor.client.get("/app-pages/unknown", headers={"accept": "text/html"})
+    gone = await console.client.get("/app-pages/unknown", headers={"accept": "text/html"})
     assert gone.status_code == 404
     assert "frame-ancestors 'none'" in gone.headers["content-security-policy"]
 
 
-async def test_tool_that_only_apps_may_call_is_kept_from_models(visitor: Visitor, tmp_path: Path) -> None:
-    session = await call_show(visitor, tmp_path)
-    await send(visitor, session, "[[script:hidden]]")
-    calls = [each for each in (await visitor.json(f"/sessions/{session}"))["items"] if each["kind"] == "call"]
+async def test_tool_that_only_apps_may_call_is_kept_from_models(console: ConsoleClient, tmp_path: Path) -> None:
+    session = await call_show(console, tmp_path)
+    await send(console, session, "[[script:hidden]]")
+    calls = [each for each in (await console.json(f"/sessions/{session}"))["items"] if each["kind"] == "call"]
     assert [each["result"]["isError"] for each in calls] == [False, True]
     assert "There is no tool" in calls[1]["result"]["content"][0]["text"]
 
 
 async def test_request_of_an_app_is_decided_recorded_and_remembered_for_the_app(
-    visitor: Visitor, tmp_path: Path
+    console: ConsoleClient, tmp_path: Path
 ) -> None:
-    session = await call_show(visitor, tmp_path)
-    call = next(each for each in (await visitor.json(f"/sessions/{session}"))["items"] if each["kind"] == "call")
-    view = await visitor.send_json(call["app"])
-    crib = visitor.crib
+    session = await call_show(console, tmp_path)
+    call = next(each for each in (await console.json(f"/sessions/{session}"))["items"] if each["kind"] == "call")
+    view = await console.send_json(call["app"])
+    crib = console.crib
     for body in (b"", b"x", b"[]", b'{"method": 5}', b'{"method": "tools/call", "params": []}'):
-        assert (await visitor.client.post(f"/apps/{view['id']}/requests", content=body)).status_code == 400, body
-    wrong = await ask(visitor, view["id"], "tools/call", {"name": "refresh", "arguments": []})
+        assert (await console.client.post(f"/apps/{view['id']}/requests", content=body)).status_code == 400, body
+    wrong = await ask(console, view["id"], "tools/call", {"name": "refresh", "arguments": []})
     assert "must be a string" in wrong["error"]["message"]
     answers: list[Any] = []
     async with anyio.create_task_group() as tasks:
 
         async def refresh() -> None:
-            answers.append(await ask(visitor, view["id"], "tools/call", {"name": "refresh"}))
+            answers.append(await ask(console, view["id"], "tools/call", {"name": "refresh"}))
 
         tasks.start_soon(refresh)
         with anyio.fail_after(20):
             while not (pending := await crib.approvals.find(status="pending")):  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         assert pending[0].principal.name == "app of panels"
-        asked = await visitor.part(f"/apps/{view['id']}/approvals")
+        asked = await console.part(f"/apps/{view['id']}/approvals")
         assert "The app of panels asks:" in asked.text
-        await visitor.send(f"/waiting/approvals/{pending[0].id}", {"decision": "always"}, 204, live=True)
+        await console.send(f"/waiting/approvals/{pending[0].id}", {"decision": "always"}, 204, live=True)
     assert answers[0]["result"]["content"][0]["text"] == "called refresh"
-    again = await ask(visitor, view["id"], "tools/call", {"name": "refresh"})
+    again = await ask(console, view["id"], "tools/call", {"name": "refresh"})
     assert again["result"]["content"][0]["text"] == "called refresh"
-    rules = await visitor.page("/access/rules")
+    rules = await console.page("/access/rules")
     assert "the app of panels (source web)" in rules.text

@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from integration.web.console.visitor import Visitor, visiting
+from integration.web.console.console_client import ConsoleClient, open_console
 from toolcrib.agents.zoo.check import parse
 from toolcrib.agents.zoo.input import AgentInput
 from toolcrib.model.json import Json, JsonObject
@@ -23,19 +23,19 @@ async def test_a_tool_is_connected_after_a_look_and_its_file_comes_back_byte_for
     file = tmp_path / ".cursor" / "mcp.json"
     file.parent.mkdir()
     file.write_text(FILE, encoding="utf-8")
-    async with visiting(tmp_path / "crib") as visitor:
-        assert of_cursor(await visitor.json("/connect"))["state"] == "not_connected"
-        looked = await visitor.send_json("/connect/cursor", {})
+    async with open_console(tmp_path / "crib") as console:
+        assert of_cursor(await console.json("/connect"))["state"] == "not_connected"
+        looked = await console.send_json("/connect/cursor", {})
         assert looked["done"]["change"]["dryRun"] is True
         assert file.read_text(encoding="utf-8") == FILE
-        written = await visitor.send_json("/connect/cursor", {"do": "save"})
+        written = await console.send_json("/connect/cursor", {"do": "save"})
         assert of_cursor(written)["state"] == "connected"
         assert json.loads(file.read_text(encoding="utf-8"))["kept"] == [1, 2]
-        assert "Disconnect" in (await visitor.page("/connect")).text
-        back = await visitor.send_json("/connect/cursor/undo", {})
+        assert "Disconnect" in (await console.page("/connect")).text
+        back = await console.send_json("/connect/cursor/undo", {})
         assert (of_cursor(back)["state"], back["done"]["exact"]) == ("not_connected", True)
         assert file.read_text(encoding="utf-8") == FILE
-        made = await visitor.crib.audit.find(Filters(door="console", phase="outcome"))
+        made = await console.crib.audit.find(Filters(door="console", phase="outcome"))
         assert [record["tool"] for record in made] == [
             "clients.disconnect",
             "servers.undo",
@@ -50,17 +50,17 @@ async def test_an_entry_in_a_projects_file_is_shown_and_removed_here(tmp_path: P
     (tmp_path / ".cursor").mkdir()
     file.write_text(FILE, encoding="utf-8")
     project = str(file.parent.parent)
-    async with visiting(tmp_path / "crib") as visitor:
-        await visitor.send("/access/projects", {"path": project, "agent": "reviewer"})
-        assert visitor.crib.permissions.default_agent(project) == "reviewer"
+    async with open_console(tmp_path / "crib") as console:
+        await console.send("/access/projects", {"path": project, "agent": "reviewer"})
+        assert console.crib.permissions.default_agent(project) == "reviewer"
         body = {"do": "save", "scope": "project"}
-        written = await visitor.send_json(f"/connect/cursor?cwd={project}", body)
+        written = await console.send_json(f"/connect/cursor?cwd={project}", body)
         (entry,) = of_cursor(written)["connections"]
         assert (entry["agent"], entry["scope"], entry["file"]) == ("reviewer", "project", str(file))
-        page = await visitor.page("/connect", cwd=project)
+        page = await console.page("/connect", cwd=project)
         undo = {"agent": "reviewer", "scope": "project"}
         assert page.one("input", name="scope").attributes["value"] == "project"
-        back = await visitor.send_json(f"/connect/cursor/undo?cwd={project}", undo)
+        back = await console.send_json(f"/connect/cursor/undo?cwd={project}", undo)
         assert (of_cursor(back)["connections"], back["done"]["exact"]) == ([], True)
         assert file.read_text(encoding="utf-8") == FILE
 
@@ -69,39 +69,39 @@ async def test_an_entry_in_a_projects_file_is_shown_and_removed_here(tmp_path: P
 async def test_a_link_installs_the_crib_with_a_token_of_its_own_that_ends_when_taken_back(
     tmp_path: Path, client: str, scheme: str
 ) -> None:
-    async with visiting(tmp_path / "crib") as visitor:
-        looked = (await visitor.send_json(f"/connect/{client}/link", {}))["linked"]
+    async with open_console(tmp_path / "crib") as console:
+        looked = (await console.send_json(f"/connect/{client}/link", {}))["linked"]
         assert (looked["name"], looked["headers"], looked["link"]) == ("toolcrib", ["Authorization"], None)
-        assert visitor.crib.tokens.named(f"connect-{client}") is None
-        page = await visitor.send(f"/connect/{client}/link", {"do": "save"})
+        assert console.crib.tokens.named(f"connect-{client}") is None
+        page = await console.send(f"/connect/{client}/link", {"do": "save"})
         link = page.one("a", data_deep_link="").attributes["href"]
         assert link.startswith(scheme)
-        ((proposal,), _) = await visitor.crib.servers.recognise(link)
+        ((proposal,), _) = await console.crib.servers.recognise(link)
         assert (proposal.name, proposal.entry["url"]) == ("toolcrib", looked["url"])
         headers = proposal.entry["headers"]
-        assert await greeted(visitor, headers) == 200
-        undone = await visitor.send_json(f"/connect/{client}/undo", {})
+        assert await greeted(console, headers) == 200
+        undone = await console.send_json(f"/connect/{client}/undo", {})
         assert undone["done"]["revokedToken"] == f"connect-{client}"
-        assert await greeted(visitor, headers) == 401
-        made = await visitor.crib.audit.find(Filters(door="console"))
+        assert await greeted(console, headers) == 401
+        made = await console.crib.audit.find(Filters(door="console"))
         assert headers["Authorization"].split()[-1] not in json.dumps(made)
 
 
 async def test_a_link_made_anew_ends_the_one_before_and_a_tool_without_links_says_so(tmp_path: Path) -> None:
-    async with visiting(tmp_path / "crib") as visitor:
+    async with open_console(tmp_path / "crib") as console:
         first, second = [
-            (await visitor.send_json("/connect/cursor/link", {"do": "save"}))["linked"]["link"] for _ in range(2)
+            (await console.send_json("/connect/cursor/link", {"do": "save"}))["linked"]["link"] for _ in range(2)
         ]
         assert first != second
-        assert "has no links" in (await visitor.send("/connect/codex/link", {}, 422)).text
+        assert "has no links" in (await console.send("/connect/codex/link", {}, 422)).text
 
 
-async def greeted(visitor: Visitor, headers: JsonObject) -> int:
+async def greeted(console: ConsoleClient, headers: JsonObject) -> int:
     """How the crib answers the greeting of a client that sends this."""
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tool", "version": "1"}}
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     accept = {"accept": "application/json, text/event-stream", "cookie": ""}
-    return (await visitor.client.post("/mcp", json=body, headers={**headers, **accept})).status_code
+    return (await console.client.post("/mcp", json=body, headers={**headers, **accept})).status_code
 
 
 def of_cursor(value: JsonObject) -> JsonObject:
@@ -110,42 +110,42 @@ def of_cursor(value: JsonObject) -> JsonObject:
 
 
 async def test_connected_app_is_switched_to_search_and_keeps_its_level(tmp_path: Path) -> None:
-    async with visiting(tmp_path / "crib") as visitor:
-        await visitor.crib.clients.connect(AppConnectRequest("cursor", level="app"), anyway=True)
+    async with open_console(tmp_path / "crib") as console:
+        await console.crib.clients.connect(AppConnectRequest("cursor", level="app"), anyway=True)
         asked = {"tools": "search", "level": "keep"}
-        looked = await visitor.send_json("/connect/cursor", asked)
+        looked = await console.send_json("/connect/cursor", asked)
         assert (looked["done"]["tools"], looked["done"]["reasons"]) == ("search", ["it lists tools to search with"])
-        done = await visitor.send_json("/connect/cursor", asked | {"do": "save"})
+        done = await console.send_json("/connect/cursor", asked | {"do": "save"})
         assert done["done"]["change"]["changed"]
         text = await anyio.Path(done["done"]["change"]["file"]).read_text()
         assert "/mcp?tools=search" in text
-        token = visitor.crib.tokens.named("connect-cursor")
+        token = console.crib.tokens.named("connect-cursor")
         assert token is not None
         assert token.level == "app"
 
 
 async def test_page_and_rest_show_what_an_app_receives_under_each_choice(tmp_path: Path) -> None:
-    async with visiting(tmp_path / "crib") as visitor:
-        await visitor.crib.clients.connect(AppConnectRequest("cursor", tools="search"), anyway=True)
-        (connection,) = of_cursor(await visitor.json("/connect"))["connections"]
+    async with open_console(tmp_path / "crib") as console:
+        await console.crib.clients.connect(AppConnectRequest("cursor", tools="search"), anyway=True)
+        (connection,) = of_cursor(await console.json("/connect"))["connections"]
         everything, _, search, code = connection["offers"]
         assert (connection["tools"], everything["tools"], search["tools"], code["tools"]) == (
             "search", "all", "search", "code",
         )  # fmt: skip
         assert everything["definitions"] > code["definitions"] > search["definitions"]
         assert search["saves"] == everything["tokens"] - search["tokens"]
-        assert f"Receives 2 tools, {search['tokens']:,} tokens" in (await visitor.page("/connect")).text
-        (app,) = (await visitor.json("/"))["apps"]
+        assert f"Receives 2 tools, {search['tokens']:,} tokens" in (await console.page("/connect")).text
+        (app,) = (await console.json("/"))["apps"]
         assert (app["tools"], app["tokens"]) == (2, search["tokens"])
-        link = (await visitor.page("/")).one("section", aria_labelledby="by-app").all("a")[0].attributes["href"]
-        assert (await visitor.page("/connect")).one("li", id=link.removeprefix("/connect#"))
+        link = (await console.page("/")).one("section", aria_labelledby="by-app").all("a")[0].attributes["href"]
+        assert (await console.page("/connect")).one("li", id=link.removeprefix("/connect#"))
 
 
 async def test_app_of_an_agent_lists_as_the_agent_does_unless_its_address_says_otherwise(tmp_path: Path) -> None:
-    async with visiting(tmp_path / "crib") as visitor:
-        made = await visitor.crib.zoo.create(parse(AgentInput, {"name": "Lister", "listing": "search"}), by="owner")
+    async with open_console(tmp_path / "crib") as console:
+        made = await console.crib.zoo.create(parse(AgentInput, {"name": "Lister", "listing": "search"}), by="owner")
         asked = AppConnectRequest("cursor", agent=made.agent.id)
         for tools in ("search", "all"):
-            await visitor.crib.clients.connect(replace(asked, tools="all" if tools == "all" else None), anyway=True)
-            (connection,) = of_cursor(await visitor.json("/connect"))["connections"]
+            await console.crib.clients.connect(replace(asked, tools="all" if tools == "all" else None), anyway=True)
+            (connection,) = of_cursor(await console.json("/connect"))["connections"]
             assert connection["tools"] == tools

@@ -8,8 +8,8 @@ import anyio
 import pytest
 
 from hostile_strings import WORST, strings
-from integration.web.console.stranger import Stranger, estranged
-from integration.web.console.visitor import Element, Visitor, read, visiting
+from integration.web.console.console_client import ConsoleClient, Element, open_console, read
+from integration.web.console.hostile_crib import HostileSource, hostile_crib
 from toolcrib.agents.sessions.sessions import NewSession
 
 pytestmark = pytest.mark.anyio
@@ -24,10 +24,10 @@ SCREENS = (
 
 
 @pytest.fixture(scope="module")
-async def stuffed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Visitor]:
+async def stuffed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ConsoleClient]:
     """A crib with the strings everywhere."""
-    async with estranged(tmp_path_factory.mktemp("user"), STRINGS) as visitor:
-        yield visitor
+    async with hostile_crib(tmp_path_factory.mktemp("user"), STRINGS) as console:
+        yield console
 
 
 def no_stranger(page: Element) -> None:
@@ -41,11 +41,11 @@ def no_stranger(page: Element) -> None:
 
 
 @pytest.mark.parametrize("path", SCREENS)
-async def test_every_screen_shows_what_strangers_wrote_as_text(stuffed: Visitor, path: str) -> None:
+async def test_every_screen_shows_what_strangers_wrote_as_text(stuffed: ConsoleClient, path: str) -> None:
     no_stranger(await stuffed.page(path))
 
 
-async def test_what_names_itself_like_markup_has_pages_of_its_own(stuffed: Visitor) -> None:
+async def test_what_names_itself_like_markup_has_pages_of_its_own(stuffed: ConsoleClient) -> None:
     shown = 0
     for each in WORST:
         answer = await stuffed.client.get(f"/tools/stranger/{quote(each, safe='')}", headers={"accept": "text/html"})
@@ -59,11 +59,11 @@ async def test_what_names_itself_like_markup_has_pages_of_its_own(stuffed: Visit
         no_stranger(await stuffed.page(f"/agents/{agent.id}"))
 
 
-async def test_a_conversation_of_nothing_else_stays_text(stuffed: Visitor, tmp_path: Path) -> None:
+async def test_a_conversation_of_nothing_else_stays_text(stuffed: ConsoleClient, tmp_path: Path) -> None:
     crib = stuffed.crib
     session = await crib.sessions.create(NewSession("web", str(tmp_path), mode="default", runner="played"))
     log = await crib.sessions.events(session.id)
-    await crib.sessions.send(session.id, f"{Stranger(STRINGS).all} [[script:all]]")
+    await crib.sessions.send(session.id, f"{HostileSource(STRINGS).all} [[script:all]]")
     with anyio.fail_after(BOUND):
         async for batch in log.follow(0):
             for event in batch:
@@ -91,23 +91,23 @@ OF_PROJECTS = ("/servers", "/access/projects", "/access/bundles", "/access/token
 
 async def test_a_chosen_project_stays_in_every_link_whatever_its_name(tmp_path: Path) -> None:
     projects = {name: tmp_path / "projects" / name for name in (*CHOSEN, *WORST) if "/" not in name}
-    async with visiting(tmp_path / "crib") as visitor:
+    async with open_console(tmp_path / "crib") as console:
         for project in projects.values():
             await anyio.Path(project).mkdir(parents=True, exist_ok=True)
-            await visitor.send("/access/projects", {"path": str(project), "agent": "reviewer"})
+            await console.send("/access/projects", {"path": str(project), "agent": "reviewer"})
         paths = [path for path in (*SCREENS, *OF_PROJECTS) if "?" not in path and "stranger" not in path]
         for path in paths:
-            no_stranger(await visitor.page(path))
+            no_stranger(await console.page(path))
         for number, path in enumerate(paths * 2):
             project = str(projects[CHOSEN[number % len(CHOSEN)]])
-            page = await visitor.page(path, cwd=project)
+            page = await console.page(path, cwd=project)
             no_stranger(page)
             assert page.one("input", id="project").attributes["value"] == project
             kept_in_links(page, project)
-            no_stranger(await visitor.page("/access/tools", project=project, cwd=project))
+            no_stranger(await console.page("/access/tools", project=project, cwd=project))
         chosen = str(projects[EMOJI])
         to = "/access/projects/remove"
-        moved = await visitor.client.post(to, params={"cwd": chosen}, data={"path": chosen})
+        moved = await console.client.post(to, params={"cwd": chosen}, data={"path": chosen})
         assert parse_qs(urlsplit(str(moved.url)).query)["cwd"] == [chosen]
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from integration.web.console.console_client import ConsoleClient, open_console
 from integration.web.console.every_page import every_page, write_servers
-from integration.web.console.visitor import Visitor, visiting
 from long_tests import takes_long
 
 pytestmark = pytest.mark.anyio
@@ -16,19 +16,19 @@ MOST_BYTES = 150 * 1024
 
 
 @pytest.fixture
-async def visitor(tmp_path: Path) -> AsyncGenerator[Visitor]:
+async def console(tmp_path: Path) -> AsyncGenerator[ConsoleClient]:
     write_servers(tmp_path / "home", MANY)
-    async with visiting(tmp_path / "home") as opened:
+    async with open_console(tmp_path / "home") as opened:
         yield opened
 
 
 @takes_long
-async def test_no_page_has_more_than_150_kilobytes_with_5000_tools(visitor: Visitor, tmp_path: Path) -> None:
-    pages = {**await every_page(visitor, tmp_path)}
+async def test_no_page_has_more_than_150_kilobytes_with_5000_tools(console: ConsoleClient, tmp_path: Path) -> None:
+    pages = {**await every_page(console, tmp_path)}
     pages |= {each: each for each in ("/access/reach?pattern=crafts/*", "/access/reach?who=builder&pattern=crafts/*")}
     sizes: dict[str, int] = {}
     for path in pages.values():
-        answer = await visitor.client.get(path, headers={"accept": "text/html"})
+        answer = await console.client.get(path, headers={"accept": "text/html"})
         assert answer.status_code == 200, (path, answer.text)
         sizes[path] = len(answer.content)
     assert {path: size for path, size in sizes.items() if size > MOST_BYTES} == {}
@@ -36,12 +36,12 @@ async def test_no_page_has_more_than_150_kilobytes_with_5000_tools(visitor: Visi
 
 @takes_long
 @pytest.mark.parametrize("path", ["/tools?server=crafts", "/servers/crafts", "/agents/builder/tools"])
-async def test_every_tool_of_5000_is_on_one_of_the_pages(visitor: Visitor, path: str) -> None:
-    await visitor.client.post("/api/servers/crafts/test")
+async def test_every_tool_of_5000_is_on_one_of_the_pages(console: ConsoleClient, path: str) -> None:
+    await console.client.post("/api/servers/crafts/test")
     names: set[str] = set()
     following: str | None = path
     while following is not None:
-        page = await visitor.page(following)
+        page = await console.page(following)
         hrefs = [link.attributes.get("href", "") for link in page.all("a")]
         names |= {href.rpartition("crafts")[2] for href in hrefs if href.rpartition("crafts")[2][:1] in ("/", "%")}
         following = next((link.attributes["href"] for link in page.all("a") if link.text == "Next"), None)

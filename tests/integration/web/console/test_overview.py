@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from integration.web.console.visitor import Visitor, visiting
+from integration.web.console.console_client import ConsoleClient, open_console
 from toolcrib import ToolServer, tool
 from toolcrib.gate.audit.statistics import start_of_hour
 from toolcrib.store.audit import moment
@@ -25,18 +25,18 @@ async def count(to: int) -> int:
 
 
 @pytest.fixture
-async def busy(tmp_path: Path) -> AsyncGenerator[Visitor]:
+async def busy(tmp_path: Path) -> AsyncGenerator[ConsoleClient]:
     """Somebody whose crib has made three calls, one of which failed, for two callers."""
-    async with visiting(tmp_path) as visitor:
-        crib = visitor.crib
+    async with open_console(tmp_path) as console:
+        crib = console.crib
         crib.register(ToolServer("lab", tools=[count]))
         for to in (1, -1):
             await crib.call("lab/count", {"to": to}, principal=crib.owner(source="cli"))
         await crib.call("lab/count", {"to": 2}, principal=crib.owner(source="api", cwd=str(tmp_path)))
-        yield visitor
+        yield console
 
 
-async def test_calls_are_plotted_with_a_table_behind_the_plots(busy: Visitor) -> None:
+async def test_calls_are_plotted_with_a_table_behind_the_plots(busy: ConsoleClient) -> None:
     page = await busy.page("/")
     assert len(page.all("svg")) == 2
     assert page.all("table")
@@ -47,7 +47,7 @@ async def test_calls_are_plotted_with_a_table_behind_the_plots(busy: Visitor) ->
     assert value["isComplete"]
 
 
-async def test_new_calls_are_counted_once(busy: Visitor) -> None:
+async def test_new_calls_are_counted_once(busy: ConsoleClient) -> None:
     await busy.json("/")
     await busy.crib.call("lab/count", {"to": 3}, principal=busy.crib.owner(source="cli"))
     for _ in range(2):
@@ -55,7 +55,9 @@ async def test_new_calls_are_counted_once(busy: Visitor) -> None:
 
 
 @pytest.mark.parametrize(("range", "hours"), [("day", 24), ("week", 24 * 7), ("month", 24 * 30)])
-async def test_calls_at_the_edges_of_a_range_are_counted_as_in_the_log(busy: Visitor, range: str, hours: int) -> None:
+async def test_calls_at_the_edges_of_a_range_are_counted_as_in_the_log(
+    busy: ConsoleClient, range: str, hours: int
+) -> None:
     hour = start_of_hour(datetime.now(UTC))
     first = hour - timedelta(hours=hours - 1)  # inside, even if the next hour begins meanwhile
     moments = [hour, first, first - timedelta(hours=1, milliseconds=1), first + timedelta(hours=7)]
@@ -70,7 +72,7 @@ async def test_calls_at_the_edges_of_a_range_are_counted_as_in_the_log(busy: Vis
     assert "6 calls and 1 change." in (await busy.page("/activity", range=range)).text
 
 
-async def test_the_filter_is_in_the_address(busy: Visitor, tmp_path: Path) -> None:
+async def test_the_filter_is_in_the_address(busy: ConsoleClient, tmp_path: Path) -> None:
     value = await busy.json("/", range="month", project=str(tmp_path))
     assert value["summary"]["calls"] == 1
     assert value["filters"] == {"project": str(tmp_path)}
@@ -78,16 +80,16 @@ async def test_the_filter_is_in_the_address(busy: Visitor, tmp_path: Path) -> No
     assert (await busy.json("/", agent="nobody"))["summary"]["calls"] == 0
 
 
-async def test_an_unknown_range_is_refused_with_the_choices(busy: Visitor) -> None:
+async def test_an_unknown_range_is_refused_with_the_choices(busy: ConsoleClient) -> None:
     assert "Use day, week, month." in (await busy.page("/", status=422, range="century")).text
 
 
-async def test_a_tool_and_a_server_tell_how_they_are_used(busy: Visitor) -> None:
+async def test_a_tool_and_a_server_tell_how_they_are_used(busy: ConsoleClient) -> None:
     usage = (await busy.json("/tools/lab/count"))["usage"]
     assert (usage["calls"], usage["errors"]) == (3, 1)
     assert "3 calls in 7 days" in (await busy.page("/tools/lab/count")).text
 
 
-async def test_the_page_has_the_servers_too(busy: Visitor) -> None:
+async def test_the_page_has_the_servers_too(busy: ConsoleClient) -> None:
     assert (await busy.page("/")).all("div", id="servers")
     assert (await busy.page("/servers")).all("div", id="servers")

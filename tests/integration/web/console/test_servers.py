@@ -15,7 +15,7 @@ import pytest
 from integration.faults.protected_server import ProtectedServer
 from integration.servers.loopback_registry import bundle, loopback_registry
 from integration.upstream.oauth.authority import authority, visit
-from integration.web.console.visitor import Element, Visitor, visiting
+from integration.web.console.console_client import ConsoleClient, Element, open_console
 from lab import eventually
 from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.base.processes.trace import tracer_support
@@ -37,7 +37,7 @@ def upstream(*words: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def furnished(tmp_path: Path) -> AsyncGenerator[Visitor]:
+async def furnished(tmp_path: Path) -> AsyncGenerator[ConsoleClient]:
     """A person with servers in Cursor's file: a good one, one that quits, one that is wrong, one with an evil name."""
     (tmp_path / ".cursor").mkdir()
     servers: dict[str, Any] = {
@@ -48,8 +48,8 @@ async def furnished(tmp_path: Path) -> AsyncGenerator[Visitor]:
         EVIL: {"command": "no-such-program", "args": [EVIL]},
     }
     (tmp_path / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": servers}, indent=2), encoding="utf-8")
-    async with visiting(tmp_path / "home") as visitor:
-        yield visitor
+    async with open_console(tmp_path / "home") as console:
+        yield console
 
 
 def row(page: Element, name: str) -> Element:
@@ -57,12 +57,12 @@ def row(page: Element, name: str) -> Element:
     return next(each for each in page.all("li") if each.all("a", class_="name") and name in each.text)
 
 
-async def alias_of(visitor: Visitor, name: str) -> str:
+async def alias_of(console: ConsoleClient, name: str) -> str:
     """What a server is called in addresses."""
-    return next(entry.alias for entry in (await visitor.crib.servers.list()).servers if entry.name == name)
+    return next(entry.alias for entry in (await console.crib.servers.list()).servers if entry.name == name)
 
 
-async def test_a_check_in_progress_has_a_timer_and_is_cancelled_without_the_others(furnished: Visitor) -> None:
+async def test_a_check_in_progress_has_a_timer_and_is_cancelled_without_the_others(furnished: ConsoleClient) -> None:
     crib = furnished.crib
     await crib.servers.add("stuck", upstream("upstreams.hangs", "initialize"))
     async with anyio.create_task_group() as tasks:
@@ -82,7 +82,7 @@ async def test_a_check_in_progress_has_a_timer_and_is_cancelled_without_the_othe
     await furnished.send("/rows/stuck/cancel")  # nothing is left to cancel
 
 
-async def test_address_of_a_forms_answer_can_be_reloaded(furnished: Visitor) -> None:
+async def test_address_of_a_forms_answer_can_be_reloaded(furnished: ConsoleClient) -> None:
     await furnished.crib.servers.add("mine", upstream("upstreams.shifts"))
     for action in ("sandbox", "edit", "test"):
         answer = await furnished.client.get(f"/servers/mine/{action}", headers={"accept": "text/html"})
@@ -93,13 +93,13 @@ async def test_servers_of_another_project_are_shown_where_the_address_names_it(t
     project = tmp_path / "project"
     project.mkdir()
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"local": upstream("upstreams.crafts", "plain")}}))
-    async with visiting(tmp_path / "home") as visitor:
-        assert "local" not in (await visitor.page("/servers")).one("main").text
-        page = await visitor.page("/servers", cwd=str(project))
+    async with open_console(tmp_path / "home") as console:
+        assert "local" not in (await console.page("/servers")).one("main").text
+        page = await console.page("/servers", cwd=str(project))
         assert "local" in page.one("main").text
         assert page.one("input", id="project").attributes["value"] == str(project)
-        assert "is not a directory" in (await visitor.page("/servers", 422, cwd=str(project / "missing"))).text
-        assert "is not a directory" in (await visitor.page("/servers", 422, cwd="relative")).text
+        assert "is not a directory" in (await console.page("/servers", 422, cwd=str(project / "missing"))).text
+        assert "is not a directory" in (await console.page("/servers", 422, cwd="relative")).text
 
 
 async def test_tools_and_access_of_another_project_are_shown_where_the_address_names_it(tmp_path: Path) -> None:
@@ -107,29 +107,29 @@ async def test_tools_and_access_of_another_project_are_shown_where_the_address_n
     project.mkdir()
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"local": upstream("upstreams.crafts", "plain")}}))
     here = str(project)
-    async with visiting(tmp_path / "home") as visitor:
-        question = (await visitor.page("/servers/local/setup", cwd=here)).one("section", aria_labelledby="trust")
+    async with open_console(tmp_path / "home") as console:
+        question = (await console.page("/servers/local/setup", cwd=here)).one("section", aria_labelledby="trust")
         digest = question.one("input", name="digest").attributes["value"]
-        await visitor.send(f"/servers/local/trust?cwd={quote(here)}", {"digest": digest})
-        assert "local › echo" in (await visitor.page("/tools", cwd=here)).text
-        answer = (await visitor.json("/access", tool="local/echo", source="cli", cwd=here))["answer"]
+        await console.send(f"/servers/local/trust?cwd={quote(here)}", {"digest": digest})
+        assert "local › echo" in (await console.page("/tools", cwd=here)).text
+        answer = (await console.json("/access", tool="local/echo", source="cli", cwd=here))["answer"]
         assert answer["verdict"] in ("allow", "ask")
-        assert (await visitor.json("/access", tool="local/echo", source="cli"))["answer"]["verdict"] == "unknown"
-        table = await visitor.json("/access/reach", pattern="local/*", cwd=here)
+        assert (await console.json("/access", tool="local/echo", source="cli"))["answer"]["verdict"] == "unknown"
+        table = await console.json("/access/reach", pattern="local/*", cwd=here)
         assert "/tools/local/echo" in [each["href"] for each in table["columns"]]
-        assert "owner (cli)" in (await visitor.page("/tools/local/echo", cwd=here)).one("dl", class_="users").text
-        assert "local" in (await visitor.page("/access/tools", agent="builder", cwd=here)).text
+        assert "owner (cli)" in (await console.page("/tools/local/echo", cwd=here)).one("dl", class_="users").text
+        assert "local" in (await console.page("/access/tools", agent="builder", cwd=here)).text
 
 
-async def test_without_any_server_the_page_says_what_was_looked_for_and_what_to_do(visitor: Visitor) -> None:
-    page = await visitor.page("/")
+async def test_without_any_server_the_page_says_what_was_looked_for_and_what_to_do(console: ConsoleClient) -> None:
+    page = await console.page("/")
     empty = page.one(class_="empty")
     assert "No servers found" in empty.text
     assert empty.one("a").attributes["href"] == "/servers/new"
-    assert (await visitor.json("/"))["groups"] == []
+    assert (await console.json("/"))["groups"] == []
 
 
-async def test_on_the_first_run_one_button_trusts_and_starts_what_is_shown_beside_it(furnished: Visitor) -> None:
+async def test_on_the_first_run_one_button_trusts_and_starts_what_is_shown_beside_it(furnished: ConsoleClient) -> None:
     page = await furnished.page("/")
     form = page.one("form", action="/servers/check")
     assert "No server was started yet" in form.text
@@ -150,13 +150,13 @@ async def test_on_the_first_run_one_button_trusts_and_starts_what_is_shown_besid
     assert (await furnished.page("/")).all("form", action="/servers/check") == []
 
 
-async def test_a_digest_that_is_no_longer_that_of_a_server_starts_nothing(furnished: Visitor) -> None:
+async def test_a_digest_that_is_no_longer_that_of_a_server_starts_nothing(furnished: ConsoleClient) -> None:
     await furnished.send("/servers/check", {"digest": ["0" * 64]})
     value = await furnished.json("/")
     assert {each["state"] for group in value["groups"] for each in group["rows"]} == {"untrusted", "invalid"}
 
 
-async def test_trust_shows_the_exact_command_and_is_on_record(furnished: Visitor) -> None:
+async def test_trust_shows_the_exact_command_and_is_on_record(furnished: ConsoleClient) -> None:
     page = await furnished.page("/servers/crafts/setup")
     question = page.one("section", aria_labelledby="trust")
     assert f"{sys.executable} -m upstreams.crafts plain" in question.text
@@ -178,28 +178,28 @@ async def test_what_a_sandbox_refused_is_allowed_with_one_button(tmp_path: Path)
     touches = {"command": sys.executable, "args": ["-S", "-m", "upstreams.touches"], "env": {"PYTHONPATH": str(TESTS)}}
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"touches": touches}}), encoding="utf-8")
     read = {"arguments": {"target": str(private)}}
-    async with visiting(tmp_path / "home", default_cwd=project) as visitor:
-        question = (await visitor.page("/servers/touches/setup")).one("section", aria_labelledby="trust")
+    async with open_console(tmp_path / "home", default_cwd=project) as console:
+        question = (await console.page("/servers/touches/setup")).one("section", aria_labelledby="trust")
         digest = question.one("input", name="digest").attributes["value"]
-        await visitor.send("/servers/touches/trust", {"digest": digest})
+        await console.send("/servers/touches/trust", {"digest": digest})
         address = f"/api/tools/touches/read/call?cwd={project}"
-        refused = (await visitor.client.post(address, json=read)).json()
-        page = await visitor.page("/servers/touches/setup")
+        refused = (await console.client.post(address, json=read)).json()
+        page = await console.page("/servers/touches/setup")
         assert page.one("select", name="profile").one("option", selected="").attributes["value"] == "project"
         target = page.one("input", name="target").attributes["value"]
-        await visitor.send("/servers/touches/sandbox", {"kind": "read", "target": target})
-        allowed = (await visitor.client.post(address, json=read)).json()
+        await console.send("/servers/touches/sandbox", {"kind": "read", "target": target})
+        allowed = (await console.client.post(address, json=read)).json()
         if tracer_support().program is not None:
-            await visitor.send("/servers/touches/sandbox", {"profile": "learn"}, status=409)
-            await visitor.send("/servers/touches/sandbox", {"profile": "learn", "unconfined": "yes"})
-            await visitor.client.post(address, json=read)
-            await visitor.client.post(f"/api/servers/touches/reload?cwd={project}")
-            learned = (await visitor.page("/servers/touches/setup")).one("form", id="learned")
+            await console.send("/servers/touches/sandbox", {"profile": "learn"}, status=409)
+            await console.send("/servers/touches/sandbox", {"profile": "learn", "unconfined": "yes"})
+            await console.client.post(address, json=read)
+            await console.client.post(f"/api/servers/touches/reload?cwd={project}")
+            learned = (await console.page("/servers/touches/setup")).one("form", id="learned")
             assert str(private) in [each.attributes["value"] for each in learned.all("input", name="read")]
             fields = [(each.attributes["name"], each.attributes["value"]) for each in learned.all("input")]
-            applied = await visitor.send("/servers/touches/sandbox", dict(fields))
+            applied = await console.send("/servers/touches/sandbox", dict(fields))
             assert applied.one("select", name="profile").one("option", selected="").attributes["value"] == "strict"
-            hosts = await visitor.send("/servers/touches/sandbox", {"host": "example.com *.example.org"})
+            hosts = await console.send("/servers/touches/sandbox", {"host": "example.com *.example.org"})
             assert [each.attributes["value"] for each in hosts.all("input", name="removed")][-1] == "*.example.org"
     assert (refused["isError"], target, allowed["content"][0]["text"]) == (True, str(private), "secret")
 
@@ -209,24 +209,24 @@ async def test_what_a_project_takes_is_listed_and_needs_a_tick_of_its_own(tmp_pa
     (project / ".git").mkdir(parents=True)
     greedy = {"type": "http", "url": "http://127.0.0.1:1/mcp", "headers": {"X-Key": "${ANTHROPIC_API_KEY}"}}
     (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"greedy": greedy}}), encoding="utf-8")
-    async with visiting(tmp_path / "home", default_cwd=project) as visitor:
-        question = (await visitor.page("/servers/greedy/setup")).one("section", aria_labelledby="trust")
+    async with open_console(tmp_path / "home", default_cwd=project) as console:
+        question = (await console.page("/servers/greedy/setup")).one("section", aria_labelledby="trust")
         assert "variable ANTHROPIC_API_KEY for headers.X-Key" in " ".join(question.text.split())
         assert "required" in question.one("input", name="allowSecrets").attributes
         digest = question.one("input", name="digest").attributes["value"]
-        await visitor.send("/servers/greedy/trust", {"digest": digest}, status=403)
-        assert (await visitor.json("/servers/greedy"))["state"] == "untrusted"
-        await visitor.send("/servers/greedy/trust", {"digest": digest, "allowSecrets": "yes"})
-        assert (await visitor.json("/servers/greedy"))["state"] != "untrusted"
+        await console.send("/servers/greedy/trust", {"digest": digest}, status=403)
+        assert (await console.json("/servers/greedy"))["state"] == "untrusted"
+        await console.send("/servers/greedy/trust", {"digest": digest, "allowSecrets": "yes"})
+        assert (await console.json("/servers/greedy"))["state"] != "untrusted"
 
 
-async def test_trust_in_another_definition_than_the_one_shown_is_refused_on_a_page(furnished: Visitor) -> None:
+async def test_trust_in_another_definition_than_the_one_shown_is_refused_on_a_page(furnished: ConsoleClient) -> None:
     page = await furnished.send("/servers/crafts/trust", {"digest": "0" * 64}, status=409)
     assert "redefined after you reviewed it" in page.one(role="alert").text
     assert (await furnished.json("/servers/crafts"))["state"] == "untrusted"
 
 
-async def test_a_server_that_fails_shows_what_was_tried_and_a_report_to_copy(furnished: Visitor) -> None:
+async def test_a_server_that_fails_shows_what_was_tried_and_a_report_to_copy(furnished: ConsoleClient) -> None:
     digest = (await furnished.json("/servers/quits"))["question"]["digest"]
     await furnished.send("/servers/quits/trust", {"digest": digest})
     page = await furnished.page("/servers/quits/log")
@@ -237,15 +237,15 @@ async def test_a_server_that_fails_shows_what_was_tried_and_a_report_to_copy(fur
     assert page.one("form", action="/servers/quits/test").text == "Retry"
 
 
-async def test_commands_in_a_sentence_are_code_on_the_page(visitor: Visitor) -> None:
-    await visitor.crib.servers.add("wrong", {"command": "~/no-such-program"})
+async def test_commands_in_a_sentence_are_code_on_the_page(console: ConsoleClient) -> None:
+    await console.crib.servers.add("wrong", {"command": "~/no-such-program"})
     with suppress(ToolcribError):
-        await visitor.crib.upstreams.test("wrong")
-    assert row(await visitor.page("/servers"), "wrong").one(class_="says").one("code").text == "~"
-    assert "~" in [each.text for each in (await visitor.page("/servers/wrong/tools")).one("main").all("code")]
+        await console.crib.upstreams.test("wrong")
+    assert row(await console.page("/servers"), "wrong").one(class_="says").one("code").text == "~"
+    assert "~" in [each.text for each in (await console.page("/servers/wrong/tools")).one("main").all("code")]
 
 
-async def test_setup_tells_the_file_and_line_of_each_value(furnished: Visitor, tmp_path: Path) -> None:
+async def test_setup_tells_the_file_and_line_of_each_value(furnished: ConsoleClient, tmp_path: Path) -> None:
     page = await furnished.page("/servers/crafts/setup")
     values = page.one("table").text
     assert f"written in {tmp_path}/.cursor/mcp.json:3" in values
@@ -253,7 +253,7 @@ async def test_setup_tells_the_file_and_line_of_each_value(furnished: Visitor, t
     assert "env.API_TOKEN" in values
 
 
-async def test_turning_off_shows_the_change_and_can_be_undone(furnished: Visitor) -> None:
+async def test_turning_off_shows_the_change_and_can_be_undone(furnished: ConsoleClient) -> None:
     off = await furnished.send("/servers/crafts/disable")
     assert "Saved." in off.text
     assert '"enabled": false' in off.one(class_="diff").text
@@ -263,7 +263,9 @@ async def test_turning_off_shows_the_change_and_can_be_undone(furnished: Visitor
     assert (await furnished.json("/servers/crafts"))["state"] == "untrusted"
 
 
-async def test_removing_hides_a_server_of_another_tool_and_can_be_undone(furnished: Visitor, tmp_path: Path) -> None:
+async def test_removing_hides_a_server_of_another_tool_and_can_be_undone(
+    furnished: ConsoleClient, tmp_path: Path
+) -> None:
     before = (tmp_path / ".cursor" / "mcp.json").read_bytes()
     gone = await furnished.send("/servers/quits/remove")
     assert gone.one("h1").text == "quits removed"
@@ -274,35 +276,35 @@ async def test_removing_hides_a_server_of_another_tool_and_can_be_undone(furnish
 
 
 async def test_an_edit_is_shown_as_a_difference_first_and_keeps_what_is_masked(
-    visitor: Visitor, tmp_path: Path
+    console: ConsoleClient, tmp_path: Path
 ) -> None:
     definition = upstream("upstreams.crafts", "plain") | {"env": {"API_TOKEN": SECRET}}
-    await visitor.crib.servers.add("mine", definition)
-    page, value = await visitor.page("/servers/mine/setup"), await visitor.json("/servers/mine/setup")
+    await console.crib.servers.add("mine", definition)
+    page, value = await console.page("/servers/mine/setup"), await console.json("/servers/mine/setup")
     assert SECRET not in json.dumps(value)
     edited = json.loads(value["written"]) | {"timeout": 4000}
     fields = {"definition": json.dumps(edited), "etag": page.one("input", name="etag").attributes["value"]}
-    looked = await visitor.send("/servers/mine/edit", fields | {"do": "look"})
+    looked = await console.send("/servers/mine/edit", fields | {"do": "look"})
     assert '"timeout": 4000' in looked.one(class_="diff").text
     file = tmp_path / "home" / "mcp.json"
     assert "timeout" not in file.read_text(encoding="utf-8")
-    saved = await visitor.send("/servers/mine/edit", fields | {"do": "save"})
+    saved = await console.send("/servers/mine/edit", fields | {"do": "save"})
     assert saved.one(class_="head").one(class_="chip").text == "Connected"
     assert json.loads(file.read_text(encoding="utf-8"))["mcpServers"]["mine"] == definition | {"timeout": 4000}
-    stale = await visitor.send("/servers/mine/edit", fields | {"do": "save"})
+    stale = await console.send("/servers/mine/edit", fields | {"do": "save"})
     assert "changed after it was read" in stale.one(role="alert").text
-    await visitor.send("/servers/-/undo")
+    await console.send("/servers/-/undo")
     assert json.loads(file.read_text(encoding="utf-8"))["mcpServers"]["mine"] == definition
 
 
-async def test_an_edit_that_is_not_json_says_so_and_loses_nothing(visitor: Visitor) -> None:
-    await visitor.crib.servers.add("mine", {"command": "x"})
-    page = await visitor.send("/servers/mine/edit", {"definition": "{no", "do": "save"})
+async def test_an_edit_that_is_not_json_says_so_and_loses_nothing(console: ConsoleClient) -> None:
+    await console.crib.servers.add("mine", {"command": "x"})
+    page = await console.send("/servers/mine/edit", {"definition": "{no", "do": "save"})
     assert "is not valid JSON" in page.one(role="alert").text
     assert page.one("textarea", name="definition").raw_text.strip() == "{no"
 
 
-async def test_a_server_of_another_tool_is_taken_over_after_a_look(furnished: Visitor, tmp_path: Path) -> None:
+async def test_a_server_of_another_tool_is_taken_over_after_a_look(furnished: ConsoleClient, tmp_path: Path) -> None:
     looked = await furnished.send("/servers/crafts/take", {"do": "look"})
     assert '"crafts"' in looked.one(class_="diff").text
     assert not (tmp_path / "home" / "mcp.json").exists()
@@ -310,7 +312,7 @@ async def test_a_server_of_another_tool_is_taken_over_after_a_look(furnished: Vi
     assert (await furnished.json("/servers/crafts/setup"))["isOwn"] is True
 
 
-async def test_who_uses_a_server_is_told_from_the_record(furnished: Visitor) -> None:
+async def test_who_uses_a_server_is_told_from_the_record(furnished: ConsoleClient) -> None:
     empty = await furnished.page("/servers/crafts/uses")
     assert "No calls yet" in empty.text
     digest = (await furnished.json("/servers/crafts"))["question"]["digest"]
@@ -320,7 +322,7 @@ async def test_who_uses_a_server_is_told_from_the_record(furnished: Visitor) -> 
     assert [(each["who"], each["source"], each["calls"]) for each in value["users"]] == [("owner", "web", 1)]
 
 
-async def test_the_log_tells_what_was_said_and_never_what_was_in_it(furnished: Visitor) -> None:
+async def test_the_log_tells_what_was_said_and_never_what_was_in_it(furnished: ConsoleClient) -> None:
     assert "No messages" in (await furnished.page("/servers/crafts/log")).one(id="protocol-log").text
     digest = (await furnished.json("/servers/crafts"))["question"]["digest"]
     await furnished.send("/servers/crafts/trust", {"digest": digest})
@@ -343,53 +345,53 @@ async def test_the_log_tells_what_was_said_and_never_what_was_in_it(furnished: V
     assert "unheard-of" not in part.raw_text
 
 
-async def test_the_log_of_a_server_that_quits_tells_how_its_greeting_ended(furnished: Visitor) -> None:
+async def test_the_log_of_a_server_that_quits_tells_how_its_greeting_ended(furnished: ConsoleClient) -> None:
     digest = (await furnished.json("/servers/quits"))["question"]["digest"]
     await furnished.send("/servers/quits/trust", {"digest": digest})
     said = (await furnished.json("/servers/quits/log"))["protocolLog"]
     assert {each["ended"] for each in said} == {"server.ended"}
 
 
-async def test_another_name_of_a_server_leads_to_its_page(visitor: Visitor) -> None:
+async def test_another_name_of_a_server_leads_to_its_page(console: ConsoleClient) -> None:
     for name in ("first", "second"):
-        await visitor.crib.servers.add(name, {"command": "no-such-program", "enabled": False})
-    answer = await visitor.client.get("/servers/second/setup", headers={"accept": "text/html"})
+        await console.crib.servers.add(name, {"command": "no-such-program", "enabled": False})
+    answer = await console.client.get("/servers/second/setup", headers={"accept": "text/html"})
     assert answer.url.path == "/servers/first/setup"
     assert answer.status_code == 200
 
 
-async def test_anything_pasted_is_recognised_shown_saved_and_tried(visitor: Visitor, tmp_path: Path) -> None:
+async def test_anything_pasted_is_recognised_shown_saved_and_tried(console: ConsoleClient, tmp_path: Path) -> None:
     snippet = json.dumps({"mcpServers": {"crafts": upstream("upstreams.crafts", "plain")}})
-    page = await visitor.send("/servers/new", {"text": snippet})
+    page = await console.send("/servers/new", {"text": snippet})
     card = page.one("form", action="/servers/new/save")
     assert "upstreams.crafts plain" in card.text
     assert '"crafts"' in card.one(class_="diff").text
     assert not (tmp_path / "home" / "mcp.json").exists()
     definition = card.one("textarea", name="definition").raw_text
     fields = {"name": "mine", "scope": "user", "definition": definition}
-    assert '"mine"' in (await visitor.send("/servers/new/save", fields | {"do": "look"})).one(class_="diff").text
-    saved = await visitor.send("/servers/new/save", fields | {"do": "save"})
+    assert '"mine"' in (await console.send("/servers/new/save", fields | {"do": "look"})).one(class_="diff").text
+    saved = await console.send("/servers/new/save", fields | {"do": "save"})
     assert saved.one("h1").text.startswith("mine")
     assert saved.one(class_="head").one(class_="chip").text == "Connected"
-    again = await visitor.send("/servers/new/save", fields | {"do": "save"})
+    again = await console.send("/servers/new/save", fields | {"do": "save"})
     assert "already exists" in again.one(role="alert").text
 
 
-async def test_saving_a_slow_server_from_a_page_with_scripts_shows_its_progress(visitor: Visitor) -> None:
+async def test_saving_a_slow_server_from_a_page_with_scripts_shows_its_progress(console: ConsoleClient) -> None:
     body = {"name": "slow", "definition": json.dumps(upstream("upstreams.hangs", "initialize")), "do": "save"}
     with anyio.fail_after(PATIENCE - 1):
-        saved = await visitor.send("/servers/new/save", body | {"live": "yes"})
+        saved = await console.send("/servers/new/save", body | {"live": "yes"})
     assert saved.one("div", id="server").all("time", data_timer="")
-    await visitor.send("/servers/slow/cancel")
+    await console.send("/servers/slow/cancel")
 
 
-async def test_what_is_not_recognised_is_said(visitor: Visitor) -> None:
-    page = await visitor.send("/servers/new", {"text": "{}"})
+async def test_what_is_not_recognised_is_said(console: ConsoleClient) -> None:
+    page = await console.send("/servers/new", {"text": "{}"})
     assert page.all(class_="failure")
     assert page.one("textarea", name="text").raw_text.strip() == "{}"
 
 
-async def test_names_and_commands_of_others_are_text_on_every_page(furnished: Visitor) -> None:
+async def test_names_and_commands_of_others_are_text_on_every_page(furnished: ConsoleClient) -> None:
     alias = await alias_of(furnished, EVIL)
     for path in ("/", *(f"/servers/{alias}/{tab}" for tab in ("tools", "setup", "log", "uses"))):
         page = await furnished.page(path)  # reading a page checks that nothing in it can run
@@ -398,25 +400,25 @@ async def test_names_and_commands_of_others_are_text_on_every_page(furnished: Vi
         assert "\u202e" not in page.raw_text
 
 
-async def test_a_server_that_does_not_exist_is_a_page_that_names_those_near(furnished: Visitor) -> None:
+async def test_a_server_that_does_not_exist_is_a_page_that_names_those_near(furnished: ConsoleClient) -> None:
     page = await furnished.page("/servers/craft", status=404)
     assert "Did you mean crafts" in page.one(role="alert").text
     answer = await furnished.client.get("/servers/craft", headers={"accept": "application/json"})
     assert answer.json()["code"] == "server.unknown"
 
 
-async def test_an_open_page_gets_only_what_changes(furnished: Visitor) -> None:
+async def test_an_open_page_gets_only_what_changes(furnished: ConsoleClient) -> None:
     for path in ("/", "/servers/crafts/tools", "/tools"):
         assert (await furnished.part(path)).all("html") == []
 
 
-async def test_a_form_of_another_site_changes_nothing(furnished: Visitor) -> None:
+async def test_a_form_of_another_site_changes_nothing(furnished: ConsoleClient) -> None:
     answer = await furnished.client.post("/servers/crafts/disable", headers={"origin": "https://evil.example"})
     assert answer.status_code == 403
     assert (await furnished.json("/servers/crafts"))["enabled"] is True
 
 
-async def test_every_form_is_refused_from_another_site(furnished: Visitor) -> None:
+async def test_every_form_is_refused_from_another_site(furnished: ConsoleClient) -> None:
     routes = [each for each in console_routes(furnished.crib, "") if "POST" in (each.methods or ())]
     paths = {re.sub(r"\{\w+:int\}", "1", each.path) for each in routes}
     newer = {"/access/tools", "/tools/hide", "/access/presets/{id}", "/agents/{id}/categories"}
@@ -428,68 +430,68 @@ async def test_every_form_is_refused_from_another_site(furnished: Visitor) -> No
     assert await furnished.crib.audit.find(Filters(door="console")) == []
 
 
-async def test_a_sign_in_leads_to_the_address_for_the_browser_and_ends_with_the_tools(visitor: Visitor) -> None:
+async def test_a_sign_in_leads_to_the_address_for_the_browser_and_ends_with_the_tools(console: ConsoleClient) -> None:
     async with authority(ProtectedServer()) as site:
-        await visitor.crib.servers.add("club", {"type": "http", "url": site.resource})
-        await visitor.send("/rows/club/test", live=True)
-        page = await visitor.page("/")
+        await console.crib.servers.add("club", {"type": "http", "url": site.resource})
+        await console.send("/rows/club/test", live=True)
+        page = await console.page("/")
         assert row(page, "club").one("form").attributes["action"] == "/servers/club/auth"
-        card = (await visitor.send("/servers/club/auth")).one("section", aria_labelledby="sign-in")
+        card = (await console.send("/servers/club/auth")).one("section", aria_labelledby="sign-in")
         link = card.one("a", class_="main")
         assert (link.attributes["target"], link.attributes["rel"]) == ("_blank", "noopener noreferrer")
-        await visitor.send("/servers/club/answer", {"address": "http://127.0.0.1:9/callback?state=forged"}, status=502)
+        await console.send("/servers/club/answer", {"address": "http://127.0.0.1:9/callback?state=forged"}, status=502)
         await visit(link.attributes["href"])
-        assert (await visitor.crib.upstreams.await_sign_in("club", 20)).state == "done"
-        assert "Signed in" in (await visitor.page("/servers/club/auth")).text
-        assert (await visitor.json("/servers/club/tools"))["state"] == "connected"
-        out = await visitor.send("/servers/club/unauth")
+        assert (await console.crib.upstreams.await_sign_in("club", 20)).state == "done"
+        assert "Signed in" in (await console.page("/servers/club/auth")).text
+        assert (await console.json("/servers/club/tools"))["state"] == "connected"
+        out = await console.send("/servers/club/unauth")
         assert out.one(class_="head").one(class_="chip").text in ("Needs sign-in", "Connecting…", "Not checked")
 
 
 async def test_published_server_is_found_reviewed_and_added_with_its_values(tmp_path: Path) -> None:
     with loopback_registry() as registry:
         registry.publish_bundle("com.example/tiny", bundle(sys.executable))
-        async with visiting(tmp_path / "home", registry_url=registry.url) as visitor:
-            found = await visitor.page("/servers/registry", words="tiny")
+        async with open_console(tmp_path / "home", registry_url=registry.url) as console:
+            found = await console.page("/servers/registry", words="tiny")
             assert "owner of example.com" in found.one("table").text
-            review = await visitor.send("/servers/registry", {"name": "com.example/tiny"})
+            review = await console.send("/servers/registry", {"name": "com.example/tiny"})
             form = review.one("form", action="/servers/registry/add")
             assert "project" in form.text
             fields = {each.attributes["name"]: each.attributes.get("value", "") for each in form.all("input")}
-            added = await visitor.send("/servers/registry/add", fields | {"value-words": "hi", "option": "mcpb"})
+            added = await console.send("/servers/registry/add", fields | {"value-words": "hi", "option": "mcpb"})
             assert "tiny" in added.one("h1").text
-            assert (await visitor.crib.upstreams.test("tiny")).state == "connected"
-            again = await visitor.send("/servers/registry/add", fields | {"option": "mcpb"})
+            assert (await console.crib.upstreams.test("tiny")).state == "connected"
+            again = await console.send("/servers/registry/add", fields | {"option": "mcpb"})
             assert "already exists" in again.text
-            answer = await visitor.client.get("/api/registry", params={"q": "tiny"})
+            answer = await console.client.get("/api/registry", params={"q": "tiny"})
             assert [each["name"] for each in answer.json()] == ["com.example/tiny"]
 
 
-async def test_server_added_from_a_project_is_written_to_its_file(visitor: Visitor, tmp_path: Path) -> None:
+async def test_server_added_from_a_project_is_written_to_its_file(console: ConsoleClient, tmp_path: Path) -> None:
     project = tmp_path / "garden"
     project.mkdir()
     here = f"?cwd={quote(str(project))}"
-    await visitor.send("/access/projects", {"path": str(project)})
-    projects = await visitor.page("/access/projects")
+    await console.send("/access/projects", {"path": str(project)})
+    projects = await console.page("/access/projects")
     link = projects.one("a", aria_label=f"Add server to {project}").attributes["href"]
-    page = await visitor.page(link)
+    page = await console.page(link)
     assert "selected" in page.one("option", value="project").attributes
     snippet = json.dumps({"mcpServers": {"crafts": upstream("upstreams.crafts", "plain")}})
-    card = (await visitor.send(f"/servers/new{here}", {"text": snippet, "scope": "project"})).one(
+    card = (await console.send(f"/servers/new{here}", {"text": snippet, "scope": "project"})).one(
         "form", action=f"/servers/new/save{here}"
     )
     assert str(project / ".toolcrib" / "mcp.json") in card.text
     fields = {"name": "crafts", "scope": "project", "definition": card.one("textarea", name="definition").raw_text}
-    saved = await visitor.send(f"/servers/new/save{here}", fields | {"do": "save"})
+    saved = await console.send(f"/servers/new/save{here}", fields | {"do": "save"})
     assert saved.one(class_="head").one(class_="chip").text == "Connected"
     written = json.loads((project / ".toolcrib" / "mcp.json").read_text(encoding="utf-8"))
     assert list(written["mcpServers"]) == ["crafts"]
     assert not (tmp_path / "home" / "mcp.json").exists()
-    assert (await visitor.page(f"/servers{here}")).all("a", href=f"/servers/new?scope=project&cwd={project}")
-    assert [each.name for each in (await visitor.crib.servers.list()).servers] == []
+    assert (await console.page(f"/servers{here}")).all("a", href=f"/servers/new?scope=project&cwd={project}")
+    assert [each.name for each in (await console.crib.servers.list()).servers] == []
 
 
-async def test_server_is_copied_to_a_projects_file_after_a_preview(furnished: Visitor, tmp_path: Path) -> None:
+async def test_server_is_copied_to_a_projects_file_after_a_preview(furnished: ConsoleClient, tmp_path: Path) -> None:
     project = tmp_path / "garden"
     project.mkdir()
     here = f"?cwd={quote(str(project))}"
@@ -506,18 +508,18 @@ async def test_server_is_copied_to_a_projects_file_after_a_preview(furnished: Vi
     assert not (project / ".mcp.json").exists()
 
 
-async def test_copying_to_a_project_refuses_files_of_other_apps(furnished: Visitor, tmp_path: Path) -> None:
+async def test_copying_to_a_project_refuses_files_of_other_apps(furnished: ConsoleClient, tmp_path: Path) -> None:
     address = f"/servers/quits/copy?cwd={quote(str(tmp_path))}"
     answer = await furnished.client.post(address, data={"client": "claude-settings", "do": "save"})
     assert answer.status_code == 422
 
 
-async def test_refused_copy_is_explained_on_the_page_of_the_server(visitor: Visitor, tmp_path: Path) -> None:
-    await visitor.crib.servers.add("clock", {"command": "no-such-clock", "enabled": False})
+async def test_refused_copy_is_explained_on_the_page_of_the_server(console: ConsoleClient, tmp_path: Path) -> None:
+    await console.crib.servers.add("clock", {"command": "no-such-clock", "enabled": False})
     project = tmp_path / "garden"
     project.mkdir()
     here = f"?cwd={quote(str(project))}"
-    page = await visitor.send(f"/servers/clock/copy{here}", {"client": "cursor", "do": "look"})
+    page = await console.send(f"/servers/clock/copy{here}", {"client": "cursor", "do": "look"})
     assert page.one("h1").text.startswith("clock")
     assert "cannot be copied: cursor does not support it" in page.text
     assert "selected" in page.one("option", value="cursor").attributes

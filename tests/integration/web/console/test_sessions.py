@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from integration.web.console.visitor import Visitor
+from integration.web.console.console_client import ConsoleClient
 from toolcrib.agents.sessions.event_log import Recorder
 from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.model.sessions import SessionEvent
@@ -14,10 +14,10 @@ from toolcrib.testing.played import PlayedRunner
 pytestmark = pytest.mark.anyio
 
 
-async def send(visitor: Visitor, session: str, text: str) -> None:
+async def send(console: ConsoleClient, session: str, text: str) -> None:
     """Send a message and wait for the end of its turn."""
-    log = await visitor.crib.sessions.events(session)
-    sent = await visitor.crib.sessions.send(session, text)
+    log = await console.crib.sessions.events(session)
+    sent = await console.crib.sessions.send(session, text)
     with anyio.fail_after(20):
         async for batch in log.follow(sent.seq):
             if any(event.kind == "done" for event in batch):
@@ -25,13 +25,13 @@ async def send(visitor: Visitor, session: str, text: str) -> None:
 
 
 async def test_items_and_head_read_only_new_events(
-    visitor: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    console: ConsoleClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    visitor.crib.runners.add(PlayedRunner())
-    session = await visitor.crib.sessions.create(NewSession("web", str(tmp_path), runner="played"))
-    await send(visitor, session.id, "First")
-    await visitor.page(f"/sessions/{session.id}")
-    last = (await visitor.crib.sessions.events(session.id)).last
+    console.crib.runners.add(PlayedRunner())
+    session = await console.crib.sessions.create(NewSession("web", str(tmp_path), runner="played"))
+    await send(console, session.id, "First")
+    await console.page(f"/sessions/{session.id}")
+    last = (await console.crib.sessions.events(session.id)).last
     starts: list[int] = []
     read = Recorder.read
 
@@ -40,25 +40,25 @@ async def test_items_and_head_read_only_new_events(
         return await read(self, session, after)
 
     monkeypatch.setattr(Recorder, "read", recorded)
-    await visitor.part(f"/sessions/{session.id}/head")
-    await visitor.part(f"/sessions/{session.id}/items", after=str(last))
+    await console.part(f"/sessions/{session.id}/head")
+    await console.part(f"/sessions/{session.id}/items", after=str(last))
     assert starts == []
-    await send(visitor, session.id, "Second")
-    items = await visitor.part(f"/sessions/{session.id}/items", after=str(last))
+    await send(console, session.id, "Second")
+    items = await console.part(f"/sessions/{session.id}/items", after=str(last))
     assert items.one("article", class_="user").text.endswith("Second")
     assert starts and min(starts) >= last
 
 
 @pytest.fixture
-async def many(visitor: Visitor, tmp_path: Path) -> Visitor:
+async def many(console: ConsoleClient, tmp_path: Path) -> ConsoleClient:
     """A crib with more sessions than a page shows."""
     for number in range(51):
-        await visitor.crib.sessions.create(NewSession("web", str(tmp_path), title=f"Task {number:02}"))
-    await visitor.crib.sessions.create(NewSession("web", str(tmp_path), title="100% Deploy_now"))
-    return visitor
+        await console.crib.sessions.create(NewSession("web", str(tmp_path), title=f"Task {number:02}"))
+    await console.crib.sessions.create(NewSession("web", str(tmp_path), title="100% Deploy_now"))
+    return console
 
 
-async def test_sessions_are_paged_and_the_total_counts_all(many: Visitor) -> None:
+async def test_sessions_are_paged_and_the_total_counts_all(many: ConsoleClient) -> None:
     first = await many.json("/sessions")
     second = await many.json("/sessions", page="2")
     assert (first["total"], len(first["sessions"]), len(second["sessions"])) == (52, 50, 2)
@@ -70,7 +70,7 @@ async def test_sessions_are_paged_and_the_total_counts_all(many: Visitor) -> Non
         assert (await many.json("/sessions", page=odd))["sessions"] == first["sessions"]
 
 
-async def test_sessions_are_searched_in_any_case_and_filtered(many: Visitor) -> None:
+async def test_sessions_are_searched_in_any_case_and_filtered(many: ConsoleClient) -> None:
     async def titles(**query: str) -> list[str]:
         return [each["title"] for each in (await many.json("/sessions", **query))["sessions"]]
 

@@ -4,29 +4,29 @@ from pathlib import Path
 
 import pytest
 
-from integration.web.console.visitor import Visitor, visiting
+from integration.web.console.console_client import ConsoleClient, open_console
 from toolcrib.model.version import __version__
 
 pytestmark = pytest.mark.anyio
 
 
-async def test_every_setting_is_there_with_its_value_origin_and_meaning(visitor: Visitor) -> None:
-    page = await visitor.page("/settings")
+async def test_every_setting_is_there_with_its_value_origin_and_meaning(console: ConsoleClient) -> None:
+    page = await console.page("/settings")
     rows = page.one("tbody").all("tr")
-    assert len(rows) == len(visitor.crib.settings.describe())
+    assert len(rows) == len(console.crib.settings.describe())
     port = next(row for row in rows if row.text.startswith("port"))
     assert port.all("td")[1].text == "default"
     assert __version__ in page.one("dl", class_="facts").text
-    assert str(visitor.crib.home.root) in page.one("dl", class_="facts").text
-    assert (await visitor.json("/settings"))["problems"] == []
+    assert str(console.crib.home.root) in page.one("dl", class_="facts").text
+    assert (await console.json("/settings"))["problems"] == []
 
 
 async def test_passwords_are_masked_and_what_is_wrong_in_the_file_is_told_with_its_line(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     (home / "toolcrib.toml").write_text('colour = "<b>red</b>"\n\n[[rules]]\neffect = "odd"\n')
-    async with visiting(home, github_token="ghp_secret", github_label="<i>x</i>") as visitor:
-        page = await visitor.page("/settings")
+    async with open_console(home, github_token="ghp_secret", github_label="<i>x</i>") as console:
+        page = await console.page("/settings")
         assert "ghp_secret" not in page.text
         told = [failure.text for failure in page.all("div", class_="failure")]
         assert any("colour is not a setting." in text and "toolcrib.toml:1" in text for text in told)
@@ -34,9 +34,9 @@ async def test_passwords_are_masked_and_what_is_wrong_in_the_file_is_told_with_i
         assert not page.all("i")
 
 
-async def test_every_page_names_the_manifest_of_the_app_and_its_icon_is_served(visitor: Visitor) -> None:
-    link = (await visitor.page("/settings")).one("link", rel="manifest")
-    manifest = await visitor.json(link.attributes["href"])
+async def test_every_page_names_the_manifest_of_the_app_and_its_icon_is_served(console: ConsoleClient) -> None:
+    link = (await console.page("/settings")).one("link", rel="manifest")
+    manifest = await console.json(link.attributes["href"])
     assert (manifest["start_url"], manifest["display"]) == ("/waiting", "standalone")
-    icon = await visitor.client.get(manifest["icons"][0]["src"])
+    icon = await console.client.get(manifest["icons"][0]["src"])
     assert (icon.status_code, icon.headers["content-type"]) == (200, "image/svg+xml")

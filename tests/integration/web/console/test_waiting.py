@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 import pytest
 
-from integration.web.console.visitor import Visitor
+from integration.web.console.console_client import ConsoleClient
 from toolcrib.gate.gate import CallOutcome
 from toolcrib.model.approvals import Approval, ApprovalStatus
 from toolcrib.model.json import JsonObject
@@ -26,9 +26,9 @@ def shout(text: str) -> str:
 
 
 @asynccontextmanager
-async def waiting(visitor: Visitor, arguments: JsonObject) -> AsyncGenerator[tuple[str, list[CallOutcome]]]:
+async def waiting(console: ConsoleClient, arguments: JsonObject) -> AsyncGenerator[tuple[str, list[CallOutcome]]]:
     """A call that waits: the id of its question, and what became of it after the block."""
-    crib = visitor.crib
+    crib = console.crib
     crib.register(ToolServer("lab", tools=[shout]))
     ended: list[CallOutcome] = []
 
@@ -47,35 +47,35 @@ async def waiting(visitor: Visitor, arguments: JsonObject) -> AsyncGenerator[tup
             yield approval.id, ended
 
 
-async def test_a_call_is_approved_as_it_was_shown_although_it_holds_what_cannot_be_seen(visitor: Visitor) -> None:
-    async with waiting(visitor, {"text": HIDDEN}) as (id, ended):
-        page = await visitor.page("/waiting")
+async def test_a_call_is_approved_as_it_was_shown_although_it_holds_what_cannot_be_seen(console: ConsoleClient) -> None:
+    async with waiting(console, {"text": HIDDEN}) as (id, ended):
+        page = await console.page("/waiting")
         shown = page.one("textarea", name="arguments").raw_text
         assert "a\\u202eb\\u200d" in shown
         assert "a\\u{202e}b\\u{200d}" in page.text
-        await visitor.send(f"/waiting/approvals/{id}", {"decision": "approve", "arguments": shown})
+        await console.send(f"/waiting/approvals/{id}", {"decision": "approve", "arguments": shown})
     assert [part["text"] for part in ended[0].result.content] == [HIDDEN.upper()]
-    (record,) = await visitor.crib.audit.find(Filters(tool="approvals.answer", phase="outcome"))
+    (record,) = await console.crib.audit.find(Filters(tool="approvals.answer", phase="outcome"))
     assert (record["door"], record["arguments"]) == ("console", {"id": id, "decision": "approve", "scope": "once"})
 
 
-async def test_other_arguments_and_a_reason_reach_the_call_and_the_record(visitor: Visitor) -> None:
-    async with waiting(visitor, {"text": "rm"}) as (id, ended):
+async def test_other_arguments_and_a_reason_reach_the_call_and_the_record(console: ConsoleClient) -> None:
+    async with waiting(console, {"text": "rm"}) as (id, ended):
         answer = {"decision": "approve", "arguments": '{"text": "ls"}'}
-        assert "valid JSON" in (await visitor.send(f"/waiting/approvals/{id}", answer | {"arguments": "{"}, 422)).text
-        await visitor.send(f"/waiting/approvals/{id}", answer)
+        assert "valid JSON" in (await console.send(f"/waiting/approvals/{id}", answer | {"arguments": "{"}, 422)).text
+        await console.send(f"/waiting/approvals/{id}", answer)
     assert "LS" in str(ended[0].result.content)
-    records = await visitor.crib.audit.find(Filters(tool="approvals.answer", phase="outcome"))
+    records = await console.crib.audit.find(Filters(tool="approvals.answer", phase="outcome"))
     assert [record["arguments"]["arguments"] for record in records] == [{"text": "ls"}]
 
 
 LONG = "x" * 12_841
 
 
-async def test_card_shows_sizes_remarks_and_counted_blanks(visitor: Visitor) -> None:
+async def test_card_shows_sizes_remarks_and_counted_blanks(console: ConsoleClient) -> None:
     text = "ls" + "\n" * 300 + "rm -rf ~" + " " * 4_000 + "\u00a0p\u0430ypal"
-    async with waiting(visitor, {"text": text}) as (id, _):
-        page = await visitor.page("/waiting")
+    async with waiting(console, {"text": text}) as (id, _):
+        page = await console.page("/waiting")
         form = page.one("form", id=f"ask-{id}")
         assert "\\{300 line breaks}rm -rf ~\\{4000 spaces}\\u{a0}p" in form.text
         assert f"{len(text):,} characters" in form.text
@@ -85,46 +85,46 @@ async def test_card_shows_sizes_remarks_and_counted_blanks(visitor: Visitor) -> 
             "Warning: /text: letters of different scripts that look alike",
         ]
         assert "disabled" not in form.one("button", value="approve").attributes
-        await visitor.send(f"/waiting/approvals/{id}", {"decision": "approve"})
+        await console.send(f"/waiting/approvals/{id}", {"decision": "approve"})
 
 
-async def test_long_argument_has_to_be_opened_before_it_is_approved(visitor: Visitor) -> None:
-    async with waiting(visitor, {"text": LONG}) as (id, ended):
-        page = await visitor.page("/waiting")
+async def test_long_argument_has_to_be_opened_before_it_is_approved(console: ConsoleClient) -> None:
+    async with waiting(console, {"text": LONG}) as (id, ended):
+        page = await console.page("/waiting")
         form = page.one("form", id=f"ask-{id}")
         part = form.one("details", data_part=form.all("details")[0].attributes["data-part"])
         assert "Show all 12,841 characters of text" in part.text
         for value in ("approve", "always"):
             assert "disabled" in form.one("button", value=value).attributes
-            refused = await visitor.send(f"/waiting/approvals/{id}", {"decision": value}, 422)
+            refused = await console.send(f"/waiting/approvals/{id}", {"decision": value}, 422)
             assert "is still collapsed" in refused.text
         answer = {"decision": "approve", "opened": part.attributes["data-part"]}
-        await visitor.send(f"/waiting/approvals/{id}", answer)
+        await console.send(f"/waiting/approvals/{id}", answer)
     assert ended[0].result.content[0]["text"] == LONG.upper()
 
 
-async def test_long_argument_that_is_replaced_need_not_be_opened(visitor: Visitor) -> None:
-    async with waiting(visitor, {"text": LONG}) as (id, ended):
-        await visitor.send(f"/waiting/approvals/{id}", {"decision": "approve", "arguments": '{"text": "short"}'})
+async def test_long_argument_that_is_replaced_need_not_be_opened(console: ConsoleClient) -> None:
+    async with waiting(console, {"text": LONG}) as (id, ended):
+        await console.send(f"/waiting/approvals/{id}", {"decision": "approve", "arguments": '{"text": "short"}'})
     assert ended[0].result.content[0]["text"] == "SHORT"
 
 
-async def test_card_shows_the_exact_rule_before_it_is_agreed_to(visitor: Visitor) -> None:
-    async with waiting(visitor, {"text": "hi"}) as (id, _):
-        page = await visitor.page("/waiting")
+async def test_card_shows_the_exact_rule_before_it_is_agreed_to(console: ConsoleClient) -> None:
+    async with waiting(console, {"text": "hi"}) as (id, _):
+        page = await console.page("/waiting")
         exact = page.one("input", name="prefix-always", value="")
         assert "checked" in exact.attributes
         assert "Allow every call of lab/shout, with any arguments, for the owner of agent builder" in page.text
-        await visitor.send(f"/waiting/approvals/{id}", {"decision": "always", "prefix-always": ""})
-    (rule,) = visitor.crib.permissions.list()
+        await console.send(f"/waiting/approvals/{id}", {"decision": "always", "prefix-always": ""})
+    (rule,) = console.crib.permissions.list()
     assert rule.principal is not None
     assert (rule.principal.agent, rule.principal.source) == ("builder", "api")
 
 
 async def test_page_follows_the_events_since_before_it_read_its_content(
-    visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+    console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crib, find, before = visitor.crib, visitor.crib.approvals.find, visitor.crib.feed.last
+    crib, find, before = console.crib, console.crib.approvals.find, console.crib.feed.last
 
     async def find_and_change(status: ApprovalStatus | None = None) -> list[Approval]:
         found = await find(status=status)
@@ -132,5 +132,5 @@ async def test_page_follows_the_events_since_before_it_read_its_content(
         return found
 
     monkeypatch.setattr(crib.approvals, "find", find_and_change)
-    page = await visitor.page("/waiting")
+    page = await console.page("/waiting")
     assert (page.one("body").attributes["data-after"], crib.feed.last > before) == (str(before), True)

@@ -29,5 +29,5 @@ async def lab(tmp_path: Path, library: Library, monkeypatch: pytest.MonkeyPatch)
     stopped = make_lab(tmp_path)
     async with hold(stopped.settings, kind="serve") as holding:
         holding.crib.catalog.add(library)
-        library.tell_catalog = holding.crib.catalog.refresh
+        library.refresh_catalog = holding.crib.catalog.refresh
         yield replace(stopped, url=holding.info.url)

@@ -36,22 +36,22 @@ class Library:
         self.clients: list[Client | None] = []
         self.books = ["emma"]
         self.listeners: list[Callable[[Notice], None]] = []
-        self.tell_catalog: Callable[[], object] = lambda: None
+        self.refresh_catalog: Callable[[], object] = lambda: None
 
     def listen(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
         """As the pool of links does it."""
         self.listeners.append(listener)
         return partial(self.listeners.remove, listener)
 
-    def say(self, kind: str, params: JsonObject, session: str | None = None) -> None:
+    def notify(self, kind: str, params: JsonObject, session: str | None = None) -> None:
         """Say something outside of any call."""
         for listener in self.listeners:
             listener(Notice(kind, self.name, params, session))
 
-    def buy(self, book: str) -> None:
+    def add_book(self, book: str) -> None:
         """Have one more book."""
         self.books.append(book)
-        self.tell_catalog()
+        self.refresh_catalog()
 
     def tools(self) -> Sequence[Tool]:
         """One for each thing that can happen."""

@@ -132,8 +132,8 @@ async def test_a_legacy_client_hears_of_resources_that_it_subscribed_to(lab: Lab
     async with lab.client(door, "legacy", heard) as client:
         await client.subscribe_resource(ROOM)  # pyright: ignore[reportDeprecated] the legacy era has it
         assert library.requests == [("resources/subscribe", {"uri": ROOM})]
-        library.say("resources/updated", {"uri": "library://books/emma"})
-        library.say("resources/updated", {"uri": ROOM})
+        library.notify("resources/updated", {"uri": "library://books/emma"})
+        library.notify("resources/updated", {"uri": ROOM})
         await eventually(lambda: heard.has("notifications/resources/updated"))
         (update,) = (each for each in heard.messages if each.method == "notifications/resources/updated")
         assert str(update.params.uri) == ROOM
@@ -146,7 +146,7 @@ async def test_a_modern_client_hears_of_resources_that_it_listens_for(lab: Lab, 
     async with lab.client(door, "2026-07-28") as client:
         async with client.listen(resource_subscriptions=[ROOM, "other://unknown"]) as changes:
             assert library.requests == [("resources/subscribe", {"uri": ROOM})]
-            library.say("resources/updated", {"uri": ROOM})
+            library.notify("resources/updated", {"uri": ROOM})
             with anyio.fail_after(10):
                 assert getattr(await anext(aiter(changes)), "uri", None) == ROOM
         await eventually(lambda: library.requests[-1] == ("resources/unsubscribe", {"uri": ROOM}))
@@ -163,7 +163,7 @@ async def test_clients_of_both_eras_hear_that_the_list_of_resources_changed(
         new.listen(resources_list_changed=True) as changes,
     ):
         await old.list_resources()
-        library.buy("persuasion")
+        library.add_book("persuasion")
         with anyio.fail_after(10):
             await anext(aiter(changes))
         await eventually(lambda: heard.has("notifications/resources/list_changed"))
@@ -210,8 +210,8 @@ async def test_what_a_server_says_to_one_session_reaches_no_other(lab: Lab, libr
             await client.call_tool("library_look", {})
         (session, _) = (client.session for client in library.clients if client is not None)
         assert session is not None
-        library.say("message", {"level": "error", "data": "for one"}, session)
-        library.say("message", {"level": "debug", "data": "too quiet"}, session)
+        library.notify("message", {"level": "error", "data": "for one"}, session)
+        library.notify("message", {"level": "debug", "data": "too quiet"}, session)
         await eventually(lambda: first.has("notifications/message"))
         await other.call_tool("library_look", {})
         assert not second.has("notifications/message")

@@ -162,9 +162,9 @@ async def test_ending_the_session_cancels_its_detached_call(lab: Lab) -> None:
 async def test_own_stream_of_a_session_is_resumed_without_a_gap(lab: Lab, library: Library) -> None:
     async with opened(lab) as session:
         async with session.http.stream("GET", "/mcp", headers=session.headers) as response:
-            library.buy("ulysses")
+            library.add_book("ulysses")
             seen = (await first(events(response), 1))[0]
-        library.buy("dubliners")
+        library.add_book("dubliners")
         async with session.resume(seen["id"]) as stream:
             missed = (await first(stream, 1))[0]
             while missed.get("data", "") == "":
@@ -176,11 +176,11 @@ async def test_own_stream_of_a_session_is_resumed_without_a_gap(lab: Lab, librar
 async def test_unknown_or_foreign_event_id_opens_the_own_stream_from_now_on(lab: Lab, library: Library) -> None:
     async with opened(lab) as session, opened(lab) as other:
         async with other.http.stream("GET", "/mcp", headers=other.headers) as response:
-            library.buy("ulysses")
+            library.add_book("ulysses")
             foreign = (await first(events(response), 1))[0]["id"]
         for number, event_id in enumerate(("of-another-run", foreign)):
             async with session.resume(event_id) as stream:
-                library.buy(f"volume-{number}")
+                library.add_book(f"volume-{number}")
                 event = (await first(stream, 1))[0]
             assert event.message["method"] == "notifications/resources/list_changed"
             assert event["id"].partition("-")[0] != foreign.partition("-")[0]
@@ -193,7 +193,7 @@ async def test_update_that_a_server_reports_before_it_confirms_a_subscription_ar
 
     async def report_first(method: ContentMethod, params: JsonObject, context: CallContext) -> JsonObject:
         if method == "resources/subscribe":
-            library.say("resources/updated", {"uri": ROOM})
+            library.notify("resources/updated", {"uri": ROOM})
             await anyio.wait_all_tasks_blocked()
         return await answer(method, params, context)
 
@@ -213,7 +213,7 @@ async def test_updates_that_are_kept_for_a_closed_stream_are_limited_to_the_newe
         body = {"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": {"uri": ROOM}}
         assert (await session.http.post("/mcp", json=body, headers=session.headers)).status_code == 200
         for number in range(50):
-            library.say("resources/updated", {"uri": f"{ROOM}/{number}"})
+            library.notify("resources/updated", {"uri": f"{ROOM}/{number}"})
         await anyio.wait_all_tasks_blocked()
         async with session.http.stream("GET", "/mcp", headers=session.headers) as response:
             kept = await first(events(response), 4)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from integration.web.console.visitor import visiting
+from integration.web.console.console_client import open_console
 from toolcrib import Crib, Settings, ToolServer, tool
 from toolcrib.agents.sessions.recording.replayed_runtime import ReplayOptions
 from toolcrib.host.session_replays import ReplayRequest
@@ -242,7 +242,7 @@ async def test_two_runs_are_compared_call_by_call(shop: Shop) -> None:
 async def test_console_replays_and_compares_and_rules_are_tried_on_the_session(shop: Shop) -> None:
     async with shop.crib("one") as crib:
         id = await record(shop.furnish(crib), "[[script:shop]] Sell a hat.")
-    async with visiting(shop.folder / "one-home", shop.folder / "one-user") as visitor:
+    async with open_console(shop.folder / "one-home", shop.folder / "one-user") as visitor:
         shop.furnish(visitor.crib)
         page = await visitor.send(f"/sessions/{id}/replay", {"until": "", "prompt": ""})
         rows = page.one("table").all("tr")
@@ -260,7 +260,7 @@ async def test_console_replays_and_compares_and_rules_are_tried_on_the_session(s
 
 
 async def test_recording_is_asked_for_over_rest_and_deleted_with_its_session(shop: Shop) -> None:
-    async with visiting(shop.folder / "home", shop.folder) as visitor:
+    async with open_console(shop.folder / "home", shop.folder) as visitor:
         shop.furnish(visitor.crib)
         body = {"record": True, "cwd": str(shop.folder)}
         id = (await visitor.client.post("/api/sessions", json=body)).json()["id"]

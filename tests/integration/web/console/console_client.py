@@ -128,7 +128,7 @@ def check_inert(root: Element) -> None:
 
 
 @dataclass(frozen=True)
-class Visitor:
+class ConsoleClient:
     """Somebody at the console of a crib."""
 
     crib: Crib
@@ -175,7 +175,7 @@ class Visitor:
 
 
 @asynccontextmanager
-async def visiting(home: Path, user: Path | None = None, **settings: Any) -> AsyncGenerator[Visitor]:
+async def open_console(home: Path, user: Path | None = None, **settings: Any) -> AsyncGenerator[ConsoleClient]:
     """A crib whose owner has this HOME, and a browser that came in by the one-time link."""
     environment = Environment({"HOME": str(user or home.parent), "PATH": "/usr/bin:/bin"})
     async with hold(Settings(home=home, **settings), kind="serve", port=0, environment=environment) as holding:
@@ -185,4 +185,4 @@ async def visiting(home: Path, user: Path | None = None, **settings: Any) -> Asy
             base_url=url, headers={"origin": url}, timeout=30, trust_env=False, verify=PLAIN, follow_redirects=True
         ) as client:
             assert (await client.get(holding.login_url)).status_code == 200
-            yield Visitor(holding.crib, client)
+            yield ConsoleClient(holding.crib, client)

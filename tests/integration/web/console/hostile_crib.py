@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from hostile_strings import WORST
-from integration.web.console.visitor import Visitor, visiting
+from integration.web.console.console_client import ConsoleClient, open_console
 from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.problems import Problem
@@ -20,7 +20,7 @@ from toolcrib.testing.played import PlayedRunner
 
 
 @dataclass(frozen=True)
-class Stranger:
+class HostileSource:
     """A source whose tools are called, titled and described by strings."""
 
     strings: tuple[str, ...]
@@ -73,26 +73,26 @@ class Stranger:
 
 
 @asynccontextmanager
-async def estranged(user: Path, strings: tuple[str, ...]) -> AsyncGenerator[Visitor]:
+async def hostile_crib(user: Path, strings: tuple[str, ...]) -> AsyncGenerator[ConsoleClient]:
     """A crib with the strings in every field that somebody else can fill."""
-    stranger = Stranger(strings)
+    stranger = HostileSource(strings)
     (user / ".cursor").mkdir()
     servers: dict[str, Any] = {each: {"command": each, "args": [each], "disabled": True} for each in strings}
     (user / ".cursor" / "mcp.json").write_bytes(orjson.dumps({"mcpServers": servers}))
-    async with visiting(user / "home", user) as visitor:
-        crib = visitor.crib
+    async with open_console(user / "home", user) as console:
+        crib = console.crib
         crib.catalog.add(stranger)
         crib.runners.add(PlayedRunner(stranger.scripts()))
-        await visitor.send("/agents", {"name": "stranger", "template": "reviewer"})
+        await console.send("/agents", {"name": "stranger", "template": "reviewer"})
         for each in WORST:
-            await visitor.send("/agents", {"name": each, "template": "reviewer"})
+            await console.send("/agents", {"name": each, "template": "reviewer"})
             skill = {"name": each, "description": each, "tools": "", "requires": ""}
-            await visitor.send("/agents/stranger/skills/-/new", skill)
+            await console.send("/agents/stranger/skills/-/new", skill)
             await crib.permissions.add({"effect": "ask", "pattern": "stranger/say", "reason": each}, by=each)
             schedule = {"agent": "reviewer", "way": "cron", "cron": "0 9 * * 1-5", "name": each}
-            await visitor.send("/schedules", schedule | {"prompt": stranger.written})
+            await console.send("/schedules", schedule | {"prompt": stranger.written})
             await crib.sessions.create(NewSession("web", str(user), title=each, runner="played"))
-        sheet = await visitor.page("/agents/stranger")
+        sheet = await console.page("/agents/stranger")
         was = sheet.one("input", name="was").attributes["value"]
-        await visitor.send("/agents/stranger", {"was": was, "name": "stranger", "systemPrompt": stranger.written})
-        yield visitor
+        await console.send("/agents/stranger", {"was": was, "name": "stranger", "systemPrompt": stranger.written})
+        yield console

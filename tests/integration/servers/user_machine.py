@@ -44,22 +44,22 @@ PROJECT = """{
 
 
 @dataclass
-class World:
+class UserMachine:
     """Where everything is, and what was published."""
 
     root: Path
     events: list[tuple[HostEventKind, JsonObject]] = field(default_factory=list[tuple[HostEventKind, JsonObject]])
 
     @classmethod
-    def at(cls, root: Path) -> "World":
+    def at(cls, root: Path) -> "UserMachine":
         """A person with Cursor, in a repository with a `.mcp.json`."""
         root = root.resolve()
-        world = cls(root)
-        world.write(world.cursor, CURSOR)
-        world.write(world.project / ".mcp.json", PROJECT)
-        (world.project / ".git").mkdir()
-        world.inside.mkdir(parents=True)
-        return world
+        machine = cls(root)
+        machine.write(machine.cursor, CURSOR)
+        machine.write(machine.project / ".mcp.json", PROJECT)
+        (machine.project / ".git").mkdir()
+        machine.inside.mkdir(parents=True)
+        return machine
 
     @property
     def user(self) -> Path:
@@ -97,11 +97,11 @@ class World:
         file.write_text(text, encoding="utf-8")
         return file
 
-    def own(self) -> JsonObject:
+    def own_file(self) -> JsonObject:
         """What our own file says."""
         return json.loads(self.home.mcp_json.read_text(encoding="utf-8"))
 
-    def desk(self) -> Servers:
+    def open_servers(self) -> Servers:
         """The desk of the crib."""
         return Servers(
             self.home, self.environment, self.user, lambda kind, data: self.events.append((kind, data)), Unrecorded()
@@ -129,7 +129,7 @@ class Serving:
     client: httpx2.AsyncClient
     cwd: str
 
-    async def ask(self, method: str, path: str, *, body: object = None, **params: str) -> httpx2.Response:
+    async def request(self, method: str, path: str, *, body: object = None, **params: str) -> httpx2.Response:
         """One request under `/api/servers`, from inside the project."""
         whole = {"cwd": self.cwd, **params}
         if body is None:

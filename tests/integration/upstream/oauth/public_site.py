@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from starlette.types import ASGIApp
 
-from integration.upstream.oauth.authority import bound, serving
+from integration.upstream.oauth.authority import listening_socket, serve_on
 from toolcrib.base.network.dial import open_socket
 from toolcrib.base.network.web import Web, sockets
 
@@ -85,7 +85,7 @@ class _Seeming(httpcore2.AsyncNetworkStream):
 
 
 @dataclass
-class Names:
+class Resolver:
     """A resolver. Each question takes the next answer of the name, the last one for ever."""
 
     answers: dict[str, list[Sequence[str]]]
@@ -99,7 +99,7 @@ class Names:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
 
-class Papers(NamedTuple):
+class Certificates(NamedTuple):
     """An authority's certificate, and a server's certificate with its key, as PEM."""
 
     authority: str
@@ -107,7 +107,7 @@ class Papers(NamedTuple):
 
 
 @cache
-def papers(names: tuple[str, ...] = ("a.example", "b.example"), is_over: bool = False) -> Papers:
+def make_certificates(names: tuple[str, ...] = ("a.example", "b.example"), is_over: bool = False) -> Certificates:
     """Make an authority that signs one certificate for these names."""
     now = datetime.datetime.now(datetime.UTC)
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -128,7 +128,7 @@ def papers(names: tuple[str, ...] = ("a.example", "b.example"), is_over: bool = 
     server = server.add_extension(key_of_authority, critical=False)
     pem = serialization.Encoding.PEM
     key = server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Papers(
+    return Certificates(
         own.sign(authority_key, hashes.SHA256()).public_bytes(pem).decode(),
         server.sign(authority_key, hashes.SHA256()).public_bytes(pem) + key,
     )
@@ -139,20 +139,20 @@ class Site:
     """A server that stands for the public address, and the web in which it is found."""
 
     web: Web
-    names: Names
+    names: Resolver
     sockets: Sockets
     port: int
 
 
 @asynccontextmanager
-async def public_site(app: ASGIApp, folder: Path, made: Papers | None = None) -> AsyncGenerator[Site]:
+async def public_site(app: ASGIApp, folder: Path, made: Certificates | None = None) -> AsyncGenerator[Site]:
     """Serve an application as https://a.example and https://b.example."""
-    made = made or papers()
+    made = made or make_certificates()
     file = folder / "server.pem"
     file.write_bytes(made.server)
     context = ssl.create_default_context(cadata=made.authority)
-    sock, port = bound()
+    sock, port = listening_socket()
     opened = Sockets({PUBLIC: port, OTHER: port})
-    names = Names({"a.example": [(PUBLIC,)], "b.example": [(OTHER,)]})
-    async with serving(app, sock, file):
+    names = Resolver({"a.example": [(PUBLIC,)], "b.example": [(OTHER,)]})
+    async with serve_on(app, sock, file):
         yield Site(Web(context, names, opened, opened.connect), names, opened, port)

@@ -62,7 +62,7 @@ FILES: dict[str, tuple[str, str]] = {
 
 
 @dataclass
-class Machine:
+class AppsMachine:
     """A person's home, and a crib on it."""
 
     root: Path
@@ -94,7 +94,7 @@ class Machine:
     async def clients(self) -> "tuple[Apps, NamedTokens, Servers]":
         """What the crib knows of the tools, its tokens, and its desk."""
         environment = Environment({"HOME": str(self.user), "PATH": str(self.root / "programs")})
-        desk = Servers(self.home, environment, self.user, lambda _, __: None, Unrecorded())
+        servers = Servers(self.home, environment, self.user, lambda _, __: None, Unrecorded())
         tokens = NamedTokens(self.store)
         await tokens.refresh()
         program = self.root / "programs" / "toolcrib"
@@ -108,7 +108,7 @@ class Machine:
             home=str(self.home.root),
             environment=environment,
         )
-        return Apps(desk, tokens, reach), tokens, desk
+        return Apps(servers, tokens, reach), tokens, servers
 
 
 def mode(file: Path) -> int:
