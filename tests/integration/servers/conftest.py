@@ -15,6 +15,6 @@ def machine(tmp_path: Path) -> UserMachine:
 
 
 @pytest.fixture
-def open_servers(machine: UserMachine) -> Servers:
+def servers(machine: UserMachine) -> Servers:
     """The desk of that person's crib."""
     return machine.open_servers()
