@@ -1,4 +1,4 @@
-"""Long work leaves the event loop to others."""
+"""Long work yields to the event loop."""
 
 import time
 from collections import Counter
@@ -21,7 +21,7 @@ def busy(seconds: float) -> None:
         pass
 
 
-async def test_others_have_a_turn_after_each_slice_and_more_of_them_once_it_takes_long() -> None:
+async def test_other_tasks_run_after_each_slice_and_more_often_after_a_while() -> None:
     made: list[int] = []
     turns: Counter[int] = Counter()
     begun = 0
@@ -42,10 +42,10 @@ async def test_others_have_a_turn_after_each_slice_and_more_of_them_once_it_take
             await anyio.lowlevel.checkpoint()
             turns[begun] += 1
             busy(IDLE)
-    assert made == list(range(SLICES)), "all is done, in order"
+    assert made == list(range(SLICES)), "all items are made, in order"
     assert all(turns[number] for number in range(1, SLICES))
-    assert turns[SLICES - 1] > turns[1], "it rests"
+    assert turns[SLICES - 1] > turns[1], "long work rests"
 
 
-async def test_there_may_be_nothing_to_do() -> None:
+async def test_empty_work_returns_an_empty_list() -> None:
     assert await collect_paced(()) == []

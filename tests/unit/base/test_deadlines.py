@@ -1,4 +1,4 @@
-"""Deadlines of calls: each ends its own block, in time, and nothing else."""
+"""Deadlines of calls: each ends only its own block, in time."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ async def wait_forever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-async def test_a_block_that_takes_too_long_ends_in_a_time_out_and_its_task_goes_on() -> None:
+async def test_expired_block_raises_a_timeout_and_its_task_continues() -> None:
     deadlines = Deadlines()
     with anyio.fail_after(10):
         for _ in range(2):
@@ -28,22 +28,22 @@ async def test_a_block_that_takes_too_long_ends_in_a_time_out_and_its_task_goes_
     assert task.cancelling() == 0
 
 
-async def test_a_block_that_ends_in_time_is_left_alone_afterwards() -> None:
+async def test_block_that_ends_in_time_is_not_cancelled_later() -> None:
     deadlines = Deadlines()
     with anyio.fail_after(10):
         with deadlines.start(SOON):
             pass
-        with pytest.raises(TimeoutError), deadlines.start(2 * SOON):  # longer than the first one had
+        with pytest.raises(TimeoutError), deadlines.start(2 * SOON):  # longer than the first deadline
             await wait_forever()
 
 
-async def test_a_short_time_that_begins_after_a_long_one_is_not_forgotten() -> None:
+async def test_short_deadline_started_after_a_long_one_expires_first() -> None:
     deadlines = Deadlines()
     with anyio.fail_after(10), deadlines.start(LATE), pytest.raises(TimeoutError), deadlines.start(SOON):
         await wait_forever()
 
 
-async def test_every_call_has_a_time_of_its_own() -> None:
+async def test_concurrent_calls_have_independent_deadlines() -> None:
     deadlines = Deadlines()
     over: list[int] = []
 
@@ -59,14 +59,14 @@ async def test_every_call_has_a_time_of_its_own() -> None:
     assert over == [1, 2, 3]
 
 
-async def test_time_stands_still_until_every_pause_is_over() -> None:
+async def test_paused_deadline_does_not_expire_until_every_pause_ends() -> None:
     deadlines = Deadlines()
     with anyio.fail_after(10):
         with deadlines.start(SOON) as deadline:
             deadline.pause()
             deadline.pause()
             deadline.resume()
-            with pytest.raises(TimeoutError), deadlines.start(3 * SOON):  # far beyond the time of the other one
+            with pytest.raises(TimeoutError), deadlines.start(3 * SOON):  # long after the paused deadline
                 await wait_forever()
         with pytest.raises(TimeoutError), deadlines.start(SOON) as deadline:
             deadline.pause()
@@ -74,7 +74,7 @@ async def test_time_stands_still_until_every_pause_is_over() -> None:
             await wait_forever()
 
 
-async def test_a_cancellation_from_outside_stays_one() -> None:
+async def test_cancellation_from_outside_is_not_a_timeout() -> None:
     deadlines = Deadlines()
     began = asyncio.Event()
 
@@ -92,7 +92,7 @@ async def test_a_cancellation_from_outside_stays_one() -> None:
     assert task.cancelled()
 
 
-async def test_what_goes_on_after_its_block_has_ended_ends_nothing() -> None:
+async def test_resuming_an_ended_deadline_cancels_nothing() -> None:
     deadlines = Deadlines()
     with anyio.fail_after(10):
         with deadlines.start(SOON) as deadline:
@@ -102,7 +102,7 @@ async def test_what_goes_on_after_its_block_has_ended_ends_nothing() -> None:
             await wait_forever()
 
 
-async def test_a_moved_deadline_expires_at_the_new_moment_and_spares_the_task() -> None:
+async def test_moved_deadline_expires_at_the_new_moment_and_leaves_the_task_intact() -> None:
     deadlines = Deadlines()
     deadline = deadlines.start(LATE)
     with anyio.fail_after(10):

@@ -1,4 +1,4 @@
-"""The feed: replay, then live, without gap or repeat."""
+"""The feed: replayed events, then live ones, without gaps or repeats."""
 
 import anyio
 import pytest
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def take(feed: Feed, count: int, after: int | None = None) -> list[int]:
-    """The numbers of the next events."""
+    """Return the numbers of the next events."""
     seen: list[int] = []
     with anyio.fail_after(5):
         async for event in feed.follow(after):
@@ -22,7 +22,7 @@ async def take(feed: Feed, count: int, after: int | None = None) -> list[int]:
     return seen
 
 
-async def test_a_follower_gets_what_is_kept_and_then_what_comes() -> None:
+async def test_follower_gets_kept_events_and_then_new_ones() -> None:
     feed = Feed()
     for _ in range(3):
         feed.publish("notice", {})
@@ -39,7 +39,7 @@ async def test_a_follower_gets_what_is_kept_and_then_what_comes() -> None:
     assert seen == [2, 3, 4, 5, 6]
 
 
-async def test_a_follower_without_a_number_starts_now() -> None:
+async def test_follower_without_a_number_gets_only_new_events() -> None:
     feed = Feed()
     feed.publish("notice", {"old": True})
     async with anyio.create_task_group() as tasks:
@@ -53,7 +53,7 @@ async def test_a_follower_without_a_number_starts_now() -> None:
 
 
 @given(total=st.integers(0, 30), capacity=st.integers(1, 10), after=st.integers(-2, 32))
-def test_a_number_is_either_followed_exactly_or_told_to_be_gone(total: int, capacity: int, after: int) -> None:
+def test_kept_number_is_followed_exactly_and_another_is_rejected(total: int, capacity: int, after: int) -> None:
     feed = Feed(capacity=capacity)
     for _ in range(total):
         feed.publish("notice", {})
@@ -67,7 +67,7 @@ def test_a_number_is_either_followed_exactly_or_told_to_be_gone(total: int, capa
             feed.check(after)
 
 
-async def test_zero_stands_for_the_beginning_whatever_number_that_has() -> None:
+async def test_zero_is_the_first_event_of_any_feed() -> None:
     feed = Feed(start=1_000, capacity=2)
     feed.publish("notice", {})
     assert await take(feed, 1, after=0) == [1_001]
@@ -77,7 +77,7 @@ async def test_zero_stands_for_the_beginning_whatever_number_that_has() -> None:
         feed.check(0)
 
 
-async def test_a_closed_feed_ends_its_followers_after_their_last_event() -> None:
+async def test_closed_feed_ends_its_followers_after_the_last_event() -> None:
     feed = Feed()
     feed.publish("notice", {})
     feed.close()
@@ -85,7 +85,7 @@ async def test_a_closed_feed_ends_its_followers_after_their_last_event() -> None
         assert [event.seq async for event in feed.follow(0)] == [1]
 
 
-async def test_a_follower_that_falls_behind_the_kept_events_is_ended_with_a_reason() -> None:
+async def test_follower_that_falls_behind_is_ended_with_a_reason() -> None:
     feed = Feed(capacity=2)
     feed.publish("notice", {})
     follower = feed.follow(0)
@@ -97,7 +97,7 @@ async def test_a_follower_that_falls_behind_the_kept_events_is_ended_with_a_reas
     assert caught.value.code == "feed.gone"
 
 
-def test_a_later_process_starts_above_every_number_of_an_earlier_one() -> None:
+def test_event_numbers_are_positive_and_exact_in_json() -> None:
     earlier = Feed(start=fresh_start())
     for _ in range(1_000):
         earlier.publish("notice", {})
@@ -105,7 +105,7 @@ def test_a_later_process_starts_above_every_number_of_an_earlier_one() -> None:
     assert earlier.last < 2**53
 
 
-async def test_a_listener_hears_every_event_until_it_stops() -> None:
+async def test_listener_gets_every_event_until_it_stops() -> None:
     feed, heard = Feed(), list[str]()
     stop = feed.listen(lambda event: heard.append(event.kind))
     feed.publish("notice", {})

@@ -1,7 +1,6 @@
-"""The home: private whatever the umask, refused where others could reach in, held by one process at a time."""
+"""The home: private with any umask, refused where other users have access, held by one process at a time."""
 
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -43,26 +42,12 @@ def umask(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 @pytest.fixture
-def alarm() -> Iterator[None]:
-    """End the test if something waits that must not."""
-
-    def ring(*_: object) -> None:
-        raise AssertionError("it waited")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(10)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
-
-
-@pytest.fixture
 def home(tmp_path: Path) -> Home:
     return prepare_home(tmp_path / "home")
 
 
 @pytest.mark.usefixtures("umask")
-def test_everything_in_a_new_home_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_all_files_of_a_new_home_are_private(tmp_path: Path) -> None:
     home = prepare_home(tmp_path / "a" / "b" / "home")
     owner_token(home)
     write_run(home, INFO)
@@ -73,7 +58,7 @@ def test_everything_in_a_new_home_is_for_its_owner_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("umask")
-def test_modes_that_a_backup_or_a_person_loosened_are_set_again(home: Home) -> None:
+def test_loosened_modes_are_restored(home: Home) -> None:
     owner_token(home)
     files = [home.token_file, home.database, home.root / "toolcrib.db-wal", home.mcp_json, home.logs / "toolcrib.log"]
     for path in files:
@@ -86,7 +71,7 @@ def test_modes_that_a_backup_or_a_person_loosened_are_set_again(home: Home) -> N
     assert all(mode(path) == 0o700 for path in (home.root, home.tools, home.logs))
 
 
-def test_what_the_owner_keeps_among_their_tools_is_left_as_it_is(home: Home) -> None:
+def test_owners_files_in_the_tools_folder_keep_their_mode(home: Home) -> None:
     script = home.tools / "helper.sh"
     script.touch()
     script.chmod(0o755)
@@ -94,28 +79,28 @@ def test_what_the_owner_keeps_among_their_tools_is_left_as_it_is(home: Home) -> 
     assert mode(script) == 0o755
 
 
-def test_a_file_in_place_of_the_home_is_refused(tmp_path: Path) -> None:
+def test_file_in_place_of_the_home_is_refused(tmp_path: Path) -> None:
     (tmp_path / "home").touch()
     with pytest.raises(ConfigError) as caught:
         prepare_home(tmp_path / "home")
     assert caught.value.code == "home.unsafe"
 
 
-def test_a_link_to_nothing_is_refused(tmp_path: Path) -> None:
+def test_dangling_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "home").symlink_to(tmp_path / "nothing")
     with pytest.raises(ConfigError, match="cannot be used"):
         prepare_home(tmp_path / "home")
 
 
-def test_a_link_of_ones_own_leads_to_the_real_directory(tmp_path: Path) -> None:
+def test_own_link_leads_to_the_real_directory(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "home").symlink_to(tmp_path / "real")
     assert prepare_home(tmp_path / "home").root == (tmp_path / "real").resolve()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory to another user")
 @pytest.mark.parametrize("part", ["", "logs", "token"])
-def test_what_belongs_to_another_user_is_refused(tmp_path: Path, part: str) -> None:
+def test_part_that_belongs_to_another_user_is_refused(tmp_path: Path, part: str) -> None:
     home = prepare_home(tmp_path / "home")
     home.token_file.touch(mode=0o644)
     os.chown(home.root / part, 12_345, 12_345)
@@ -123,8 +108,8 @@ def test_what_belongs_to_another_user_is_refused(tmp_path: Path, part: str) -> N
         prepare_home(home.root)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to somebody else")
-def test_a_link_that_another_user_planted_is_refused(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link to another user")
+def test_link_of_another_user_is_refused(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "home").symlink_to(tmp_path / "real")
     os.chown(tmp_path / "home", 12_345, 12_345, follow_symlinks=False)
@@ -133,14 +118,14 @@ def test_a_link_that_another_user_planted_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_place_that_cannot_be_written_is_refused_in_words(tmp_path: Path) -> None:
+def test_unwritable_place_is_refused_with_the_reason(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(ConfigError, match="Permission denied"):
         prepare_home(tmp_path / "home")
     tmp_path.chmod(0o700)
 
 
-def test_what_an_interrupted_write_left_is_swept_and_what_is_being_written_is_not(home: Home) -> None:
+def test_only_old_temporary_files_are_removed(home: Home) -> None:
     old, fresh = home.root / ".run.json.0123.tmp", home.root / ".run.json.4567.tmp"
     old.touch()
     fresh.touch()
@@ -149,21 +134,21 @@ def test_what_an_interrupted_write_left_is_swept_and_what_is_being_written_is_no
     assert (old.exists(), fresh.exists()) == (False, True)
 
 
-def test_the_token_is_long_random_and_stays_the_same(tmp_path: Path) -> None:
+def test_token_is_long_random_and_stable(tmp_path: Path) -> None:
     one, two = prepare_home(tmp_path / "one"), prepare_home(tmp_path / "two")
     assert owner_token(one) == owner_token(one) == one.token_file.read_text().strip()
     assert len(owner_token(one)) >= 43
     assert owner_token(one) != owner_token(two)
 
 
-def test_all_who_ask_for_the_token_at_once_get_the_same_and_leave_nothing_else(home: Home) -> None:
+def test_concurrent_readers_get_the_same_token_and_leave_no_other_file(home: Home) -> None:
     with ThreadPoolExecutor(16) as pool:
         tokens = set(pool.map(owner_token, [home] * 64))
     assert len(tokens) == 1
     assert [path.name for path in home.root.iterdir() if path.is_file()] == ["token"]
 
 
-def test_a_token_that_others_can_read_is_closed_to_them(home: Home) -> None:
+def test_readable_token_file_is_made_private(home: Home) -> None:
     token = owner_token(home)
     home.token_file.chmod(0o644)
     assert owner_token(home) == token
@@ -171,7 +156,7 @@ def test_a_token_that_others_can_read_is_closed_to_them(home: Home) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"x" * 42 + b"\xff" * 10, b"a b " * 20])
-def test_a_damaged_token_is_refused_and_not_replaced(home: Home, content: bytes) -> None:
+def test_damaged_token_is_refused_and_not_replaced(home: Home, content: bytes) -> None:
     home.token_file.write_bytes(content)
     with pytest.raises(ConfigError) as caught:
         owner_token(home)
@@ -180,7 +165,7 @@ def test_a_damaged_token_is_refused_and_not_replaced(home: Home, content: bytes)
 
 
 @pytest.mark.usefixtures("alarm")
-def test_a_token_that_is_a_link_a_pipe_or_a_directory_is_refused_at_once(home: Home, tmp_path: Path) -> None:
+def test_token_that_is_a_link_pipe_or_directory_is_refused_without_blocking(home: Home, tmp_path: Path) -> None:
     def link(path: Path) -> None:
         path.symlink_to(tmp_path / "elsewhere")
 
@@ -192,7 +177,7 @@ def test_a_token_that_is_a_link_a_pipe_or_a_directory_is_refused_at_once(home: H
         remove(home.token_file)
 
 
-def test_one_holds_the_lock_and_frees_it(home: Home) -> None:
+def test_lock_has_one_holder_until_it_is_released(home: Home) -> None:
     first, second = HomeLock(home), HomeLock(home)
     assert first.try_acquire()
     assert first.try_acquire()
@@ -205,7 +190,7 @@ def test_one_holds_the_lock_and_frees_it(home: Home) -> None:
     second.release()
 
 
-def test_a_lock_file_that_is_a_link_is_refused(home: Home, tmp_path: Path) -> None:
+def test_lock_file_that_is_a_link_is_refused(home: Home, tmp_path: Path) -> None:
     home.lock_file.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="cannot be opened"):
         HomeLock(home).try_acquire()
@@ -225,7 +210,7 @@ sys.stdin.read()
 """
 
 
-def test_a_holder_that_is_killed_frees_the_home_and_is_not_taken_for_running(home: Home) -> None:
+def test_killed_holder_frees_the_home_and_is_not_reported_as_running(home: Home) -> None:
     command = [sys.executable, "-c", HOLD, str(home.root)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
@@ -243,7 +228,7 @@ def test_a_holder_that_is_killed_frees_the_home_and_is_not_taken_for_running(hom
     lock.release()
 
 
-def test_a_living_process_that_does_not_hold_the_lock_is_not_the_holder(home: Home) -> None:
+def test_process_without_the_lock_is_not_the_holder(home: Home) -> None:
     write_run(home, INFO)
     assert read_run(home) == INFO
     assert find_holder(home) is None
@@ -253,7 +238,7 @@ def test_a_living_process_that_does_not_hold_the_lock_is_not_the_holder(home: Ho
     lock.release()
 
 
-def test_only_its_writer_clears_what_it_wrote(home: Home) -> None:
+def test_run_file_is_cleared_only_by_its_writer(home: Home) -> None:
     write_run(home, RunInfo(os.getppid(), INFO.url, "stdio", "0.1.0", INFO.started_at))
     clear_run(home)
     assert home.run_file.exists()
@@ -279,19 +264,19 @@ def test_only_its_writer_clears_what_it_wrote(home: Home) -> None:
         {"version": None},
     ],
 )
-def test_a_run_file_that_says_something_impossible_says_nothing(home: Home, change: dict[str, object]) -> None:
+def test_run_file_with_an_invalid_value_is_ignored(home: Home, change: dict[str, object]) -> None:
     home.run_file.write_bytes(orjson.dumps(INFO.to_json() | change))
     assert read_run(home) is None
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary() | st.recursive(st.none() | st.integers(-9, 9) | st.text(), st.lists).map(orjson.dumps))
-def test_garbage_in_the_run_file_says_nothing(home: Home, content: bytes) -> None:
+def test_run_file_with_garbage_is_ignored(home: Home, content: bytes) -> None:
     home.run_file.write_bytes(content)
     assert read_run(home) is None
 
 
-def test_a_reader_never_sees_half_a_run_file(home: Home) -> None:
+def test_reader_never_sees_a_partial_run_file(home: Home) -> None:
     write_run(home, INFO)
 
     def write_often() -> None:

@@ -1,4 +1,4 @@
-"""Named secrets are stored in a keyring only if it is one that the package recommends."""
+"""Named secrets are stored only in a keyring that its package recommends."""
 
 import sys
 from pathlib import Path
@@ -11,8 +11,8 @@ from toolcrib.base.named_secrets import NamedSecrets
 PACKAGE = "keyring_of_this_test"
 
 
-class Plain(ModuleType):
-    """A package `keyring` whose backend has this priority."""
+class KeyringPackage(ModuleType):
+    """A `keyring` package whose backend has this priority."""
 
     def __init__(self, priority: float) -> None:
         super().__init__(PACKAGE)
@@ -40,7 +40,7 @@ class Plain(ModuleType):
 def test_keyring_that_is_not_recommended_gets_no_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, priority: float, place: str
 ) -> None:
-    keyring = Plain(priority)
+    keyring = KeyringPackage(priority)
     monkeypatch.setitem(sys.modules, PACKAGE, keyring)
     secrets = NamedSecrets(tmp_path, keyring_package=PACKAGE)
     assert secrets.put("NAME", "a value of it").place == place
@@ -51,7 +51,7 @@ def test_keyring_that_is_not_recommended_gets_no_secret(
 def test_secret_in_a_keyring_that_is_no_longer_recommended_is_still_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keyring = Plain(5)
+    keyring = KeyringPackage(5)
     monkeypatch.setitem(sys.modules, PACKAGE, keyring)
     NamedSecrets(tmp_path, keyring_package=PACKAGE).put("NAME", "a value of it")
     keyring.backend.priority = 0.5

@@ -1,8 +1,6 @@
-"""Settings: which source wins, where each value comes from, and what is said about wrong ones."""
+"""Settings: precedence and origin of each value, and the problems of invalid ones."""
 
 import os
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,26 +20,12 @@ from toolcrib.base.settings import (
 from toolcrib.model.errors import CODES, ConfigError
 
 
-@pytest.fixture
-def alarm() -> Iterator[None]:
-    """End the test if something waits that must not."""
-
-    def ring(*_: object) -> None:
-        raise AssertionError("it waited")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.alarm(10)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
-
-
 def load(home: Path, toml: str = "", flags: dict[str, object] | None = None, **variables: str) -> LoadedSettings:
     (home / "toolcrib.toml").write_text(toml, encoding="utf-8")
     return read_settings(Environment({"TOOLCRIB_HOME": str(home), **variables}), flags)
 
 
-def test_a_flag_wins_over_a_variable_over_the_file_over_the_default(tmp_path: Path) -> None:
+def test_flag_overrides_variable_file_and_default_in_this_order(tmp_path: Path) -> None:
     toml = 'port = 1001\nlog_level = "debug"\ndurability = "power"\n'
     loaded = load(tmp_path, toml, {"port": 1003}, TOOLCRIB_PORT="1002", TOOLCRIB_LOG_LEVEL="warning")
     settings = loaded.settings
@@ -50,7 +34,7 @@ def test_a_flag_wins_over_a_variable_over_the_file_over_the_default(tmp_path: Pa
     assert loaded.problems == loaded.errors == ()
 
 
-def test_every_value_says_where_it_comes_from(tmp_path: Path) -> None:
+def test_origin_names_the_source_of_each_value(tmp_path: Path) -> None:
     settings = load(tmp_path, "# mine\n\nport = 1\n", {"host": "localhost"}, TOOLCRIB_LOG_LEVEL="error").settings
     assert settings.origin("port") == f"{tmp_path}/toolcrib.toml:3"
     assert settings.origin("host") == "flag --host"
@@ -59,18 +43,18 @@ def test_every_value_says_where_it_comes_from(tmp_path: Path) -> None:
     assert settings.origin("durability") == "default"
 
 
-def test_settings_made_in_code_have_the_defaults_and_say_so() -> None:
+def test_settings_made_in_code_have_defaults_and_origin_code() -> None:
     settings = Settings(home=Path("/somewhere"), port=7)
     assert (settings.host, settings.port, settings.max_body_bytes) == ("127.0.0.1", 7, 4_194_304)
     assert (settings.origin("host"), settings.origin("port"), settings.origin("home")) == ("default", "code", "code")
 
 
-def test_the_database_is_the_file_in_the_home_unless_an_address_is_set(tmp_path: Path) -> None:
+def test_database_defaults_to_a_file_in_the_home(tmp_path: Path) -> None:
     assert Settings(home=tmp_path).database == f"sqlite:///{tmp_path}/toolcrib.db"
     assert Settings(home=tmp_path, database_url="postgresql://h/db").database == "postgresql://h/db"
 
 
-def test_an_unknown_key_is_a_problem_with_its_line_and_the_name_that_was_meant(tmp_path: Path) -> None:
+def test_unknown_key_is_a_problem_with_its_line_and_a_similar_name(tmp_path: Path) -> None:
     loaded = load(tmp_path, "port = 5\nprot = 6\n\n[server]\nname = 1\n")
     misspelt, table = loaded.problems
     assert (misspelt.code, misspelt.line, misspelt.hint) == ("settings.unknown", 2, "Did you mean `port`?")
@@ -79,14 +63,14 @@ def test_an_unknown_key_is_a_problem_with_its_line_and_the_name_that_was_meant(t
     assert loaded.settings.port == 5
 
 
-def test_tables_of_rules_and_limits_are_no_settings_and_no_problem(tmp_path: Path) -> None:
+def test_tables_of_rules_and_limits_are_no_problem(tmp_path: Path) -> None:
     loaded = load(tmp_path, 'port = 5\n[[rules]]\neffect = "deny"\npattern = "a/*"\n[[limits]]\ncalls = 3\n')
     assert (loaded.settings.port, loaded.problems) == (5, ())
     (misspelt,) = load(tmp_path, "[[rule]]\nx = 1\n").problems
     assert misspelt.hint == "Did you mean `rules`?"
 
 
-def test_the_home_cannot_be_set_in_the_file_that_lies_in_it(tmp_path: Path) -> None:
+def test_home_cannot_be_set_in_its_own_file(tmp_path: Path) -> None:
     (problem,) = load(tmp_path, 'home = "/elsewhere"\n').problems
     assert problem.message == "`home` cannot be set in this file."
     assert problem.hint == "Use --home or TOOLCRIB_HOME."
@@ -112,7 +96,7 @@ def test_the_home_cannot_be_set_in_the_file_that_lies_in_it(tmp_path: Path) -> N
         ("log_level = [1]", "log_level"),
     ],
 )
-def test_a_wrong_value_in_the_file_is_a_problem_and_the_default_stays(tmp_path: Path, toml: str, name: str) -> None:
+def test_invalid_value_in_the_file_is_a_problem_and_the_default_is_used(tmp_path: Path, toml: str, name: str) -> None:
     loaded = load(tmp_path, toml)
     (problem,) = loaded.problems
     assert problem.code == "settings.invalid"
@@ -137,7 +121,7 @@ def test_default_cwd_cannot_contain_the_home(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said", "line"),
+    ("content", "message", "line"),
     [
         (b"port = 1\nhost = \n", "is not valid TOML", 2),
         (b"port = 1\nport = 2\n", "is not valid TOML", 2),
@@ -150,19 +134,19 @@ def test_default_cwd_cannot_contain_the_home(tmp_path: Path) -> None:
         (b"x = " + b"[" * 300 + b"]" * 300, "is not valid TOML", None),
     ],
 )
-def test_a_file_that_cannot_be_read_is_one_problem_and_nothing_of_it_is_used(
-    tmp_path: Path, content: bytes, said: str, line: int | None
+def test_unreadable_file_is_one_problem_and_ignored_as_a_whole(
+    tmp_path: Path, content: bytes, message: str, line: int | None
 ) -> None:
     (tmp_path / "toolcrib.toml").write_bytes(content)
     loaded = read_settings(Environment({"TOOLCRIB_HOME": str(tmp_path)}))
     (problem,) = loaded.problems
-    assert said in problem.message
+    assert message in problem.message
     assert problem.line == line
     assert loaded.settings.port == 4242
 
 
 @pytest.mark.usefixtures("alarm")
-def test_a_pipe_or_directory_in_place_of_the_file_is_a_problem_and_never_waited_for(tmp_path: Path) -> None:
+def test_pipe_or_directory_in_place_of_the_file_is_a_problem_without_blocking(tmp_path: Path) -> None:
     for make in (os.mkfifo, os.mkdir):
         home = tmp_path / make.__name__
         home.mkdir()
@@ -171,13 +155,13 @@ def test_a_pipe_or_directory_in_place_of_the_file_is_a_problem_and_never_waited_
         assert problem.message.startswith("The settings file cannot be read: ")
 
 
-def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
+def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "toolcrib.toml").write_bytes(b"\xef\xbb\xbfport = 9\n")
     assert read_settings(Environment({"TOOLCRIB_HOME": str(tmp_path)})).settings.port == 9
 
 
 @pytest.mark.parametrize("variable", ["TOOLCRIB_PORT", "TOOLCRIB_TOOL_TIMEOUT", "TOOLCRIB_MAX_BODY_BYTES"])
-def test_a_wrong_variable_prevents_a_start_and_is_named(tmp_path: Path, variable: str) -> None:
+def test_invalid_variable_prevents_the_start_and_is_named(tmp_path: Path, variable: str) -> None:
     environment = Environment({"TOOLCRIB_HOME": str(tmp_path), variable: "many"})
     with pytest.raises(ConfigError) as caught:
         load_settings(environment)
@@ -186,25 +170,23 @@ def test_a_wrong_variable_prevents_a_start_and_is_named(tmp_path: Path, variable
     assert "'many'" in caught.value.message
 
 
-def test_a_wrong_flag_prevents_a_start_and_is_named(tmp_path: Path) -> None:
+def test_invalid_flag_prevents_the_start_and_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^Flag --database must be a URL"):
         load_settings(Environment({"TOOLCRIB_HOME": str(tmp_path)}), {"database_url": "oracle:x"})
 
 
-def test_an_empty_variable_counts_as_not_set(tmp_path: Path) -> None:
+def test_empty_variable_counts_as_unset(tmp_path: Path) -> None:
     loaded = load(tmp_path, "port = 3", TOOLCRIB_PORT="")
     assert (loaded.settings.port, loaded.errors) == (3, ())
 
 
-def test_a_misspelt_variable_is_a_problem_and_a_strange_one_is_not(tmp_path: Path) -> None:
+def test_misspelt_variable_is_a_problem_and_an_unrelated_one_is_not(tmp_path: Path) -> None:
     (problem,) = load(tmp_path, TOOLCRIB_PROT="1", TOOLCRIB_CORPUS="/x", TOOLCRIB_LIVE="1").problems
     assert problem.message == "The environment variable TOOLCRIB_PROT is not a setting."
     assert problem.hint == "Did you mean TOOLCRIB_PORT?"
 
 
-def test_a_home_given_relative_or_with_a_tilde_becomes_absolute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_home_or_home_with_a_tilde_becomes_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert read_settings(Environment({"TOOLCRIB_HOME": "here"})).settings.home == tmp_path / "here"
@@ -213,9 +195,7 @@ def test_a_home_given_relative_or_with_a_tilde_becomes_absolute(
     assert error.message.startswith("TOOLCRIB_HOME must be a path")
 
 
-def test_without_a_word_the_home_is_in_the_users_data_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_default_home_is_in_the_users_data_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     settings = read_settings(Environment()).settings
@@ -237,7 +217,7 @@ PASSWORD = "s3cr3t-pa:ss@word"
         f"postgresql://db.example/crib?sslmode=require&sslPassword={PASSWORD}",
     ],
 )
-def test_no_password_is_ever_shown(tmp_path: Path, url: str) -> None:
+def test_password_of_the_database_url_is_never_shown(tmp_path: Path, url: str) -> None:
     loaded = load(tmp_path, TOOLCRIB_DATABASE_URL=url)
     shown = f"{loaded!r} {loaded.settings.describe()} {mask_url(url)}"
     assert "s3cr3t" not in shown
@@ -245,12 +225,12 @@ def test_no_password_is_ever_shown(tmp_path: Path, url: str) -> None:
     assert loaded.settings.database == url
 
 
-def test_a_refused_address_is_not_repeated(tmp_path: Path) -> None:
+def test_rejected_database_url_is_not_repeated(tmp_path: Path) -> None:
     loaded = load(tmp_path, f'database_url = "mysql://u:{PASSWORD}@h/d"', TOOLCRIB_DATABASE_URL=f"db2://{PASSWORD}")
     assert "s3cr3t" not in repr(loaded)
 
 
-def test_an_environment_is_a_copy_that_shows_names_only() -> None:
+def test_environment_is_a_copy_whose_repr_shows_only_names() -> None:
     variables = {"KEY": "hidden-value"}
     environment = Environment(variables)
     variables["KEY"] = "changed"
@@ -258,12 +238,12 @@ def test_an_environment_is_a_copy_that_shows_names_only() -> None:
     assert "hidden-value" not in repr(environment)
 
 
-def test_the_current_environment_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_environment_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLCRIB_TEST_MARK", "yes")
     assert Environment.current()["TOOLCRIB_TEST_MARK"] == "yes"
 
 
-def test_every_setting_is_described_by_name_value_origin_and_help(tmp_path: Path) -> None:
+def test_each_setting_is_described_by_name_value_origin_and_help(tmp_path: Path) -> None:
     rows = load(tmp_path, TOOLCRIB_PORT="8").settings.describe()
     assert [row["name"] for row in rows] == [setting.name for setting in SETTINGS]
     assert all(set(row) == {"name", "value", "origin", "help"} and row["help"].endswith(".") for row in rows)
@@ -272,13 +252,13 @@ def test_every_setting_is_described_by_name_value_origin_and_help(tmp_path: Path
 
 
 @given(st.dictionaries(st.sampled_from([setting.variable for setting in SETTINGS]), st.text(), max_size=4))
-def test_no_variable_whatever_it_holds_raises_anything_unforeseen(variables: dict[str, str]) -> None:
+def test_any_value_of_a_variable_yields_only_known_problems(variables: dict[str, str]) -> None:
     loaded = read_settings(Environment(variables))
     assert all(problem.code in CODES for problem in (*loaded.problems, *loaded.errors))
 
 
 @given(st.integers(min_value=-10, max_value=70_000))
-def test_a_port_is_taken_exactly_if_there_is_such_a_port(port: int) -> None:
+def test_port_is_accepted_only_in_the_valid_range(port: int) -> None:
     loaded = read_settings(Environment({"TOOLCRIB_HOME": "/nowhere", "TOOLCRIB_PORT": str(port)}))
     assert (loaded.settings.port == port and not loaded.errors) == (0 <= port <= 65_535)
 

@@ -1,4 +1,4 @@
-"""Command lines that need no crib: help, usage, settings and what is refused before anything starts."""
+"""Command lines that need no crib: help, usage, settings, and errors before anything starts."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 HEAVY = ("mcp", "starlette", "fastapi", "uvicorn", "sqlalchemy", "pydantic", "httpx2", "rich", "anyio", "asyncio")
 
 
-def test_help_loads_nothing_heavy() -> None:
+def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; from toolcrib.cli.main import main; code = main(['--help']);"
         f"sys.exit(code or ', '.join(sorted(set({HEAVY!r}) & set(sys.modules))) or 0)"
@@ -42,17 +42,17 @@ def test_help_loads_nothing_heavy() -> None:
     assert "serve" in done.stdout
 
 
-def test_help_names_every_command_and_what_toolcrib_alone_does(capsys: Capture) -> None:
+def test_help_lists_each_command_and_the_default(capsys: Capture) -> None:
     assert main(["--help"]) == 0
-    said = capsys.readouterr().out
-    assert all(f"\n  {name} " in said for name in ("serve", "stdio", "tools", "why", "rules", "settings", "audit"))
-    assert "`toolcrib serve --open`" in said
+    help_text = capsys.readouterr().out
+    assert all(f"\n  {name} " in help_text for name in ("serve", "stdio", "tools", "why", "rules", "settings", "audit"))
+    assert "`toolcrib serve --open`" in help_text
 
 
 @pytest.mark.parametrize(
     "group", [[], ["mcp"], ["mcp", "secrets"], ["tools"], ["rules"], ["agents"], ["sessions"], ["audit"]]
 )
-def test_help_shows_whole_summaries_in_eighty_columns(
+def test_help_shows_complete_summaries_in_eighty_columns(
     group: tuple[str, ...], capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
@@ -75,20 +75,20 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_has_json_and_home(command: list[str], capsys: Capture) -> None:
+def test_each_command_has_json_and_home(command: list[str], capsys: Capture) -> None:
     assert main([*command, "--help"]) == 0
-    said = capsys.readouterr().out
-    assert "--json" in said
-    assert "--home DIR" in said
+    help_text = capsys.readouterr().out
+    assert "--json" in help_text
+    assert "--home DIR" in help_text
 
 
-def test_the_version_is_told(capsys: Capture) -> None:
+def test_version_is_printed(capsys: Capture) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"toolcrib {__version__}\n"
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         (["tools", "lst"], "Did you mean 'list'?"),
         (["tools"], "Missing command"),
@@ -117,29 +117,29 @@ def test_the_version_is_told(capsys: Capture) -> None:
         (["audit", "--limit", "0"], "--limit"),
     ],
 )
-def test_a_command_line_that_cannot_be_read_exits_2_with_what_is_wrong(
-    line: list[str], said: str, home: Path, capsys: Capture
+def test_invalid_command_line_exits_2_with_the_reason(
+    line: list[str], expected: str, home: Path, capsys: Capture
 ) -> None:
     assert main(line) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("error: ")
-    assert said in err
+    assert expected in err
     assert "\n\nhint: " in err
     assert not home.exists()
 
 
-def test_a_usage_error_is_json_too_where_that_was_asked_for(capsys: Capture) -> None:
+def test_usage_error_is_json_if_requested(capsys: Capture) -> None:
     assert main(["tools", "lst", "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "cli.usage"
 
 
-def test_json_after_two_dashes_is_a_word_and_not_the_option(capsys: Capture) -> None:
+def test_json_after_two_dashes_is_an_argument(capsys: Capture) -> None:
     assert main(["tools", "show", "--", "--json"]) == 2
     assert capsys.readouterr().out == ""
 
 
-def test_settings_are_shown_with_value_and_origin_and_make_no_home(
+def test_settings_show_value_and_origin_and_create_no_home(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("TOOLCRIB_PORT", "5005")
@@ -151,12 +151,12 @@ def test_settings_are_shown_with_value_and_origin_and_make_no_home(
 
 
 @pytest.mark.parametrize("line", [["--home", "{}", "settings"], ["settings", "--home", "{}"]])
-def test_the_home_may_be_named_before_or_after_the_command(line: list[str], tmp_path: Path, capsys: Capture) -> None:
+def test_home_option_is_accepted_before_and_after_the_command(line: list[str], tmp_path: Path, capsys: Capture) -> None:
     assert main([part.format(tmp_path) for part in line]) == 0
     assert f"{tmp_path}  flag --home" in capsys.readouterr().out
 
 
-def test_settings_show_what_is_wrong_with_them_and_still_everything_else(
+def test_settings_show_problems_next_to_all_values(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("TOOLCRIB_PORT", "many")
@@ -169,7 +169,7 @@ def test_settings_show_what_is_wrong_with_them_and_still_everything_else(
     assert f"warning: {home}/toolcrib.toml:2: `prot` is not a setting.\n  hint: Did you mean `port`?" in err
 
 
-def test_a_wrong_variable_stops_a_command_that_needs_it(
+def test_invalid_variable_stops_a_command_that_needs_it(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("TOOLCRIB_PORT", "many")
@@ -178,7 +178,7 @@ def test_a_wrong_variable_stops_a_command_that_needs_it(
     assert not home.exists()
 
 
-def test_a_home_that_cannot_be_one_is_refused_in_a_sentence(tmp_path: Path, capsys: Capture) -> None:
+def test_unusable_home_is_rejected_with_a_message(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "file").touch()
     assert main(["tools", "list", "--home", str(tmp_path / "file")]) == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path / 'file'} is not a directory.")
@@ -196,7 +196,7 @@ def test_ctrl_c_exits_quietly_with_130(
     assert capsys.readouterr() == ("", "")
 
 
-def test_what_nobody_foresaw_is_a_sentence_and_a_trace_only_when_asked_for(
+def test_unexpected_error_shows_its_traceback_only_at_log_level_debug(
     monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     def fail(_: object) -> None:
@@ -221,12 +221,12 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(), JSON, max_size=4))
-def test_arguments_mean_what_their_json_means(value: JsonObject) -> None:
+def test_arguments_are_parsed_as_json(value: JsonObject) -> None:
     assert parse_arguments(json.dumps(value)) == value
 
 
 @given(st.text())
-def test_no_text_is_read_as_arguments_and_as_something_unforeseen(text: str) -> None:
+def test_any_text_is_parsed_or_rejected_as_invalid(text: str) -> None:
     try:
         assert isinstance(parse_arguments(text), dict)
     except InvalidRequest as error:
@@ -234,13 +234,13 @@ def test_no_text_is_read_as_arguments_and_as_something_unforeseen(text: str) -> 
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, '{"n": ' + "9" * 5000 + "}"])
-def test_arguments_that_are_too_deep_or_too_big_are_refused(text: str) -> None:
+def test_arguments_that_are_too_deep_or_too_big_are_rejected(text: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_arguments(text)
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
+    ("part", "expected"),
     [
         ({"type": "text", "text": "plain"}, "plain"),
         ({"type": "image", "data": "aGVsbG8h", "mimeType": "image/png"}, "[image image/png, 6 bytes]"),
@@ -252,5 +252,5 @@ def test_arguments_that_are_too_deep_or_too_big_are_refused(text: str) -> None:
         ({}, "[part]"),
     ],
 )
-def test_every_part_of_a_result_is_shown_or_described(part: JsonObject, said: str) -> None:
-    assert describe_part(part) == said
+def test_each_part_of_a_result_is_shown_or_described(part: JsonObject, expected: str) -> None:
+    assert describe_part(part) == expected

@@ -1,4 +1,4 @@
-"""Completion of names by the shell: from the running crib, never an error."""
+"""Shell completion of names: taken from the running crib, and never an error."""
 
 from pathlib import Path
 
@@ -20,10 +20,10 @@ async def greet(name: str) -> str:
     return name
 
 
-def complete(kind: str, begun: str, home: Path | None = None) -> list[str]:
+def complete(kind: str, typed: str, home: Path | None = None) -> list[str]:
     outer = typer.Context(get_command(command_tree("open")))
     outer.params["home"] = str(home) if home is not None else None
-    return names_of(kind)(typer.Context(outer.command, parent=outer), begun)
+    return names_of(kind)(typer.Context(outer.command, parent=outer), typed)
 
 
 @pytest.mark.anyio
@@ -43,7 +43,7 @@ async def test_names_of_the_running_crib_are_completed(
         assert "cursor" in await anyio.to_thread.run_sync(complete, "client", "cur", given)
 
 
-def test_without_a_crib_nothing_is_completed_and_nothing_fails(
+def test_completion_without_a_crib_is_empty_and_prints_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TOOLCRIB_HOME", str(tmp_path / "home"))

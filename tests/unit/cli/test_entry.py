@@ -1,4 +1,4 @@
-"""Which command lines are those of a front."""
+"""Which command lines start a front without loading the full command tree."""
 
 import pytest
 
@@ -18,7 +18,7 @@ from toolcrib.cli.entry import FrontOptions, front_options
         ("--home /a stdio --home /b", FrontOptions("/b")),
     ],
 )
-def test_a_front_is_recognised_with_its_options(line: str, options: FrontOptions) -> None:
+def test_front_is_recognised_with_its_options(line: str, options: FrontOptions) -> None:
     assert front_options(line.split()) == options
 
 
@@ -39,7 +39,7 @@ def test_a_front_is_recognised_with_its_options(line: str, options: FrontOptions
         "stdio --home",
     ],
 )
-def test_everything_else_is_left_to_the_tree_of_commands(line: str) -> None:
+def test_other_command_lines_are_left_to_the_command_tree(line: str) -> None:
     assert front_options(line.split()) is None
 
 

@@ -13,11 +13,11 @@ UNUSABLE = "/dev/null/home"
 NEED_NO_HOME = {"doctor": 1, "settings": 0}
 """Their exit codes: `doctor` reports the home, `settings` only shows it."""
 VALUE = "1"
-"""A number, and the name of nothing."""
+"""A valid number that is not the name of anything."""
 
 
 def leaves(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
-    """Yield the words of every command, each with a value for whatever it requires."""
+    """Yield the words of every command, with a value for each required parameter."""
     for name, inner in getattr(command, "commands", {}).items():
         yield from leaves(inner, *path, name)
     if not getattr(command, "commands", {}) or getattr(command, "invoke_without_command", False):
@@ -35,12 +35,12 @@ def document(capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(printed.out)
 
 
-def test_there_are_commands_to_try() -> None:
+def test_there_are_more_than_90_commands() -> None:
     assert len(ALL) > 90
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
-def test_an_unusable_home_is_one_document(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_unusable_home_prints_one_json_document(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     code = main([*words, "--json", "--home", UNUSABLE])
     printed = document(capsys)
     if words[0] in NEED_NO_HOME:
@@ -51,6 +51,6 @@ def test_an_unusable_home_is_one_document(words: tuple[str, ...], capsys: pytest
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_wrong_option_is_one_document(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_option_prints_one_json_document(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--json", "--no-such-option"]) == 2
     assert document(capsys)["error"]["code"] == "cli.usage"

@@ -1,4 +1,4 @@
-"""How a command's work ends: with its own failure, or with the signal that ended it."""
+"""How the work of a command ends: with a result, with its own error, or by a signal."""
 
 import asyncio
 import contextvars
@@ -17,7 +17,7 @@ from toolcrib.cli.signals import until_signalled
 from toolcrib.model.errors import Unavailable
 
 
-def test_a_failure_comes_out_as_itself_however_many_groups_it_went_through() -> None:
+def test_error_is_unwrapped_from_task_groups() -> None:
     async def work() -> None:
         async with anyio.create_task_group(), anyio.create_task_group():
             raise Unavailable("crib.closed", "Gone.")
@@ -26,7 +26,7 @@ def test_a_failure_comes_out_as_itself_however_many_groups_it_went_through() -> 
         run(work)
 
 
-def test_several_failures_stay_together() -> None:
+def test_several_errors_stay_in_a_group() -> None:
     async def fail() -> None:
         raise ValueError("one of two")
 
@@ -40,8 +40,8 @@ def test_several_failures_stay_together() -> None:
     assert len(caught.value.exceptions) == 2
 
 
-def test_work_that_is_done_gives_its_answer_and_leaves_the_handlers_alone() -> None:
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as a command starts; the test run has its own
+def test_finished_work_returns_its_result_and_restores_the_handlers() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the default, as in a command; the test run has its own
 
     async def work() -> str:
         async with until_signalled():
@@ -55,7 +55,7 @@ def test_work_that_is_done_gives_its_answer_and_leaves_the_handlers_alone() -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_work_then_what_is_around_it_then_the_command(number: signal.Signals) -> None:
+def test_signal_ends_the_work_then_its_surroundings_then_the_command(number: signal.Signals) -> None:
     order: list[str] = []
 
     async def work() -> None:
@@ -77,7 +77,7 @@ def test_a_signal_ends_the_work_then_what_is_around_it_then_the_command(number: 
     assert order == ["work", "around"]
 
 
-def test_a_failure_of_the_work_is_not_swallowed() -> None:
+def test_error_of_the_work_is_raised() -> None:
     async def work() -> None:
         async with until_signalled():
             raise Unavailable("crib.closed", "Gone.")
@@ -91,23 +91,23 @@ def test_callbacks_of_the_loop_can_use_anyio_with_sniffio_installed() -> None:
 
     async def work() -> list[str]:
         loop, names = asyncio.get_running_loop(), list[str]()
-        heard = asyncio.Event()
-        ours, theirs = socket.socketpair()
+        all_called = asyncio.Event()
+        own_end, other_end = socket.socketpair()
 
         def callback(source: str) -> None:
             anyio.CancelScope()  # raises NoEventLoopError where the event loop is unknown
             names.append(source)
             if len(names) == 4:
-                heard.set()
+                all_called.set()
 
-        with ours, theirs:
-            ours.setblocking(False)
-            theirs.send(b"x")
-            loop.add_reader(ours, lambda: (loop.remove_reader(ours), callback("reader")))
+        with own_end, other_end:
+            own_end.setblocking(False)
+            other_end.send(b"x")
+            loop.add_reader(own_end, lambda: (loop.remove_reader(own_end), callback("reader")))
             loop.call_soon(callback, "soon", context=contextvars.Context())
             loop.call_later(0.001, callback, "timer", context=contextvars.Context())
             threading.Thread(target=loop.call_soon_threadsafe, args=(callback, "thread")).start()
-            await asyncio.wait_for(heard.wait(), 10)
+            await asyncio.wait_for(all_called.wait(), 10)
         return sorted(names)
 
     assert sniffio.thread_local.name is None

@@ -1,4 +1,4 @@
-"""What reaches a terminal: nothing it would obey, nothing hidden, and JSON that means the same."""
+"""Output on a terminal: no control sequences, nothing hidden, and equivalent JSON."""
 
 import io
 import json
@@ -24,18 +24,18 @@ ANY_TEXT = st.text(st.characters())
 
 
 @given(ANY_TEXT)
-def test_no_text_keeps_anything_that_a_terminal_obeys_or_hides(text: str) -> None:
+def test_safe_text_has_no_control_or_hidden_characters(text: str) -> None:
     assert not HIDDEN.search(safe(text))
     assert not any(unicodedata.category(each) in ("Cc", "Cf", "Cs") for each in safe(text) if each not in "\n\t")
 
 
 @given(st.text(st.characters(categories=["L", "N", "P", "S"], exclude_characters="\u115f\u1160\u3164\uffa0\u2800")))
-def test_plain_text_of_any_script_stays_as_it_is(text: str) -> None:
+def test_plain_text_of_any_script_is_unchanged(text: str) -> None:
     assert safe(text) == text
 
 
 @given(ANY_TEXT)
-def test_what_is_safe_stays_as_it_is(text: str) -> None:
+def test_safe_is_idempotent(text: str) -> None:
     assert safe(safe(text)) == safe(text)
 
 
@@ -55,16 +55,16 @@ def test_what_is_safe_stays_as_it_is(text: str) -> None:
         ("Grüße, 你好, שלום, 👍🏽 ❤️", "Grüße, 你好, שלום, 👍🏽 ❤️"),
     ],
 )
-def test_what_was_hidden_is_written_out(text: str, shown: str) -> None:
+def test_hidden_characters_are_escaped(text: str, shown: str) -> None:
     assert safe(text) == shown
 
 
-def test_a_flood_of_combining_marks_is_bounded_and_counted() -> None:
+def test_combining_marks_are_limited_and_counted() -> None:
     shown = safe("a" + "\u0301" * 1000 + "b")
     assert shown == "a" + "\u0301" * 8 + "[+992 marks]" + "b"
 
 
-def test_no_string_of_the_corpus_reaches_the_terminal_unchanged_in_what_it_hides() -> None:
+def test_strings_of_the_corpus_hide_nothing_on_a_terminal() -> None:
     corpus = os.environ.get("TOOLCRIB_CORPUS")
     if not corpus:
         pytest.skip("TOOLCRIB_CORPUS is not set")
@@ -79,13 +79,13 @@ def test_no_string_of_the_corpus_reaches_the_terminal_unchanged_in_what_it_hides
         assert len(one_line(vector["text"])) <= 160, vector["id"]
 
 
-def test_one_line_folds_space_and_says_that_it_was_cut() -> None:
+def test_one_line_folds_white_space_and_marks_a_cut() -> None:
     assert one_line("ls" + " " * 4000 + "; rm\n\n\nnow") == "ls ; rm now"
     assert one_line("word " * 100, limit=20) == "word word word word…"
 
 
 @given(st.dictionaries(ANY_TEXT, ANY_TEXT | st.lists(ANY_TEXT), max_size=3))
-def test_json_on_a_terminal_means_the_same_and_hides_nothing(value: dict[str, object]) -> None:
+def test_json_on_a_terminal_is_equivalent_and_hides_nothing(value: dict[str, object]) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="\n")
     before, sys.stdout = sys.stdout, stream
     try:
@@ -98,7 +98,7 @@ def test_json_on_a_terminal_means_the_same_and_hides_nothing(value: dict[str, ob
     assert not HIDDEN.search(written)
 
 
-def test_json_is_ascii_where_the_terminal_knows_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_is_ascii_if_the_terminal_is_not_utf_8(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="latin-1", newline="\n")
     monkeypatch.setattr(sys, "stdout", stream)
     output.record({"city": "Zürich €"})
@@ -106,7 +106,7 @@ def test_json_is_ascii_where_the_terminal_knows_nothing_else(monkeypatch: pytest
     assert json.loads(stream.read()) == {"city": "Zürich €"}
 
 
-def test_a_table_without_a_terminal_is_aligned_also_for_wide_letters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_table_without_a_terminal_is_aligned_for_wide_letters(capsys: pytest.CaptureFixture[str]) -> None:
     output.table(("name", "what"), [("你好", "two\nlines"), ("a\x1b[2J", "x"), ("e\u0301", "y")])
     assert capsys.readouterr().out.splitlines() == [
         "NAME        WHAT",
@@ -116,21 +116,21 @@ def test_a_table_without_a_terminal_is_aligned_also_for_wide_letters(capsys: pyt
     ]
 
 
-def test_a_failure_is_a_sentence_a_blank_line_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_is_a_message_a_blank_line_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     output.failure(NotFound("tool.unknown", "There is no tool 'x/y'."), as_json=False)
-    said = capsys.readouterr()
-    assert said.err == "error: There is no tool 'x/y'.\n\nhint: Run `toolcrib tools list`.\n"
-    assert said.out == ""
+    printed = capsys.readouterr()
+    assert printed.err == "error: There is no tool 'x/y'.\n\nhint: Run `toolcrib tools list`.\n"
+    assert printed.out == ""
 
 
-def test_a_failure_is_also_json_where_that_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failure_is_printed_as_json_if_requested(capsys: pytest.CaptureFixture[str]) -> None:
     output.failure(Unavailable("crib.closed", "Gone.", "Start it."), as_json=True)
-    said = capsys.readouterr()
-    assert json.loads(said.out) == {"error": {"code": "crib.closed", "message": "Gone.", "hint": "Start it."}}
-    assert said.err == "error: Gone.\n\nhint: Start it.\n"
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"error": {"code": "crib.closed", "message": "Gone.", "hint": "Start it."}}
+    assert printed.err == "error: Gone.\n\nhint: Start it.\n"
 
 
-def test_no_quoted_text_can_pass_for_a_line_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quoted_text_cannot_forge_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     output.failure(NotFound("tool.unknown", "There is no tool 'x\nhint: run rm -rf'."), as_json=False)
     output.warn_all([{"message": "Bad name 'a\nwarning: all is well'", "file": "/f.py", "line": 3}])
     lines = capsys.readouterr().err.splitlines()
@@ -138,7 +138,7 @@ def test_no_quoted_text_can_pass_for_a_line_of_ours(capsys: pytest.CaptureFixtur
     assert [line for line in lines if line.startswith("warning:")] == ["warning: /f.py:3: Bad name 'a"]
 
 
-def test_the_widest_columns_give_way_first() -> None:
+def test_widest_columns_shrink_first() -> None:
     assert output.fit_widths([5, 30, 60], 80) == [5, 30, 41]
     assert output.fit_widths([5, 30, 60], 60) == [5, 25, 26]
     assert output.fit_widths([5, 3], 80) == [5, 3]

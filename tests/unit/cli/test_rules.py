@@ -1,4 +1,4 @@
-"""Rules as the command line reads and tells them."""
+"""How the command line parses conditions and describes rules."""
 
 import pytest
 
@@ -18,17 +18,17 @@ from toolcrib.model.json import Json, JsonObject
         ("/sql regex DROP .*", "regex", "DROP .*"),
     ],
 )
-def test_a_condition_is_pointer_test_and_value(text: str, test: str, value: Json) -> None:
+def test_condition_has_pointer_test_and_value(text: str, test: str, value: Json) -> None:
     assert parse_condition(text) == {"pointer": text.split()[0], "test": test, "value": value}
 
 
 @pytest.mark.parametrize("text", ["", "/a", "/a equals", "/a like b"])
-def test_anything_else_is_no_condition(text: str) -> None:
+def test_other_text_is_not_a_condition(text: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_condition(text)
 
 
-def test_a_rule_is_told_with_everything_that_narrows_it() -> None:
+def test_description_of_a_rule_includes_all_that_narrows_it() -> None:
     rule: JsonObject = {
         "effect": "deny",
         "pattern": "a/*",
@@ -37,15 +37,15 @@ def test_a_rule_is_told_with_everything_that_narrows_it() -> None:
         "session": "s1",
         "definitionHash": "0123456789",
     }
-    said = describe_rule(rule)
-    assert said == (
+    description = describe_rule(rule)
+    assert description == (
         'deny a/* if /n range {"min": 1}, not read-only, destructive, source ide or api, agent x, session s1, '
         "defined as 01234567"
     )
     assert describe_rule({"effect": "allow", "pattern": "*"}) == "allow *"
 
 
-def test_an_origin_is_its_file_and_line_or_its_kind() -> None:
+def test_origin_is_described_by_file_and_line_or_by_kind() -> None:
     assert describe_origin({"kind": "user"}) == "user"
     assert describe_origin({"kind": "managed", "file": "/f"}) == "/f"
     assert describe_origin({"kind": "managed", "file": "/f", "line": 3}) == "/f:3"

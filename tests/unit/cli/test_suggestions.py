@@ -1,4 +1,4 @@
-"""Names that a command suggests in place of an unknown one."""
+"""Suggestions for unknown names."""
 
 import pytest
 
@@ -19,5 +19,5 @@ TOOLS = ["toolcrib/ping", "toolcrib/get_config", "github/list_issues"]
         (["json"], ["--json"], []),
     ],
 )
-def test_the_closest_known_name_is_suggested(known: list[str], words: list[str], found: list[str]) -> None:
+def test_most_similar_known_name_is_suggested(known: list[str], words: list[str], found: list[str]) -> None:
     assert similar(known, words) == found

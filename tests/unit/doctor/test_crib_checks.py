@@ -1,4 +1,4 @@
-"""Why a server failed: by the error code of the crib, otherwise by the output of the server's program."""
+"""The reason for a server's failure: from the error code, otherwise from the output of its program."""
 
 from typing import cast
 
@@ -28,21 +28,21 @@ async def message_for(**failed: object) -> str:
     return failing
 
 
-async def test_error_code_gives_the_reason() -> None:
+async def test_reason_comes_from_the_error_code() -> None:
     message = await message_for(lastErrorCode="server.timeout", lastError="No reply.", stderr=["certificate expired"])
     assert message == 'Server "shop" did not start: the server did not answer in time.'
 
 
-async def test_output_of_the_program_gives_the_reason_of_an_exit() -> None:
+async def test_reason_of_an_exit_comes_from_the_output_of_the_program() -> None:
     message = await message_for(lastErrorCode="server.ended", stderr=["npm error code E404"])
     assert message == 'Server "shop" did not start: package not found in the registry.'
 
 
-async def test_wording_of_the_crib_gives_no_reason() -> None:
+async def test_reason_is_not_taken_from_the_cribs_own_wording() -> None:
     message = await message_for(lastErrorCode="server.ended", lastError="It timed out while setting up TLS.", stderr=[])
     assert message == 'Server "shop" did not start.'
 
 
-async def test_error_of_the_network_library_gives_the_reason_of_an_unreachable_server() -> None:
+async def test_reason_of_an_unreachable_server_comes_from_the_network_error() -> None:
     message = await message_for(lastErrorCode="server.unreachable", lastError="certificate verify failed")
     assert message == 'Server "shop" did not start: the certificate of the server is not accepted.'

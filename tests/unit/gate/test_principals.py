@@ -1,4 +1,4 @@
-"""Who asks, who is a person, and how far a token reaches."""
+"""Authentication of tokens, the definition of a person, and the paths that a token reaches."""
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ PRINCIPALS = Principals(TOKEN)
 
 
 @pytest.mark.parametrize(("source", "mode"), [("ide", "acceptEdits"), ("api", "default"), ("cli", "default")])
-def test_the_owner_is_known_by_the_token(source: str, mode: str) -> None:
+def test_owner_is_authenticated_by_the_token(source: str, mode: str) -> None:
     credential = PRINCIPALS.authenticate(
         TOKEN.encode(), "ide" if source == "ide" else "api" if source == "api" else "cli"
     )
@@ -26,7 +26,7 @@ def test_the_owner_is_known_by_the_token(source: str, mode: str) -> None:
 
 
 @given(st.binary(max_size=100))
-def test_no_other_token_is_valid(token: bytes) -> None:
+def test_other_tokens_are_rejected(token: bytes) -> None:
     assert (PRINCIPALS.authenticate(token) is not None) == (token == TOKEN.encode())
 
 
@@ -45,7 +45,7 @@ def test_no_other_token_is_valid(token: bytes) -> None:
         (Principal("token", "owner", "api", by_hand=True), False),
     ],
 )
-def test_a_person_is_the_owner_by_hand_and_nobody_else(principal: Principal, person: bool) -> None:
+def test_only_the_owner_acting_by_hand_is_a_person(principal: Principal, person: bool) -> None:
     assert PRINCIPALS.is_person(principal) is person
     assert PRINCIPALS.may_answer(principal, Principal("session", "s", "web", session="s")) is person
 
@@ -77,6 +77,6 @@ API = Principal("token", "script", "api")
         ("/", set[Principal]()),
     ],
 )
-def test_a_token_reaches_its_own_part_and_nothing_else(path: str, reaching: set[Principal]) -> None:
+def test_token_reaches_only_its_own_paths(path: str, reaching: set[Principal]) -> None:
     assert {each for each in (IDE, BOUND, API) if PRINCIPALS.may_reach(each, path)} == reaching
     assert PRINCIPALS.may_reach(PRINCIPALS.owner("api"), path)

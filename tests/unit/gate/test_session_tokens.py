@@ -1,4 +1,4 @@
-"""The secrets of sessions: who has one, how far it reaches, when it ends."""
+"""Secrets of sessions: their principal, their reach and their end."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from toolcrib.model.sources import ReportProgress
 from toolcrib.model.tools import CallResult, ToolRef
 
 
-def test_the_secret_of_a_session_is_who_the_session_is_now_until_it_ends() -> None:
+def test_secret_authenticates_the_current_session_until_it_ends() -> None:
     sessions = SessionTokens()
     principals = Principals("owner", sessions=sessions)
     now = [Principal("session", "s", "api", "default", session="s")]
@@ -35,7 +35,7 @@ def test_the_secret_of_a_session_is_who_the_session_is_now_until_it_ends() -> No
 
 
 @pytest.mark.parametrize("path", ["/", "/api/tools", "/api/approvals", "/mcp/", "/mcp/servers/lab", "/mcp/agents/a"])
-def test_a_session_reaches_its_tools_and_nothing_else(path: str) -> None:
+def test_session_reaches_only_the_mcp_endpoint(path: str) -> None:
     principals = Principals("owner")
     for agent in (None, "a"):
         session = Principal("session", "s", "web", "bypassPermissions", agent, "s")
@@ -45,16 +45,16 @@ def test_a_session_reaches_its_tools_and_nothing_else(path: str) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_call_of_a_session_goes_where_its_secret_was_made() -> None:
+async def test_call_is_routed_to_the_session_of_its_secret() -> None:
     sessions = SessionTokens()
     one = Principal("session", "1", "api", session="1")
     two = Principal("session", "2", "api", session="2")
 
-    async def called(ref: ToolRef, arguments: JsonObject, progress: ReportProgress | None) -> CallResult:
+    async def echo_call(ref: ToolRef, arguments: JsonObject, progress: ReportProgress | None) -> CallResult:
         return CallResult.text(f"{ref} {arguments}")
 
     ref = ToolRef("lab", "echo")
-    with sessions.issued(lambda: one, _never), sessions.issued(lambda: two, called):
+    with sessions.issued(lambda: one, _never), sessions.issued(lambda: two, echo_call):
         assert (await sessions.call(replace(two, mode="plan"), ref, {"n": 1}, None)).is_error is False
     assert (await sessions.call(two, ref, {}, None)).is_error is True
 

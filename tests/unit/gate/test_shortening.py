@@ -1,4 +1,4 @@
-"""Descriptions that repeat text are shortened without loss, and the schemas accept the same arguments."""
+"""Repeated text in descriptions is shortened without loss, and the schemas accept the same arguments."""
 
 import jsonschema
 from hypothesis import given
@@ -12,7 +12,7 @@ NOTE = "All times are in UTC and follow ISO 8601, such as 2026-11-18."
 OWNER = "The account owner of the repository. The name is not case sensitive."
 
 
-def a_tool(name: str, description: str, **arguments: str) -> Tool:
+def make_tool(name: str, description: str, **arguments: str) -> Tool:
     properties = {key: {"type": "string", "description": text} for key, text in arguments.items()}
     return Tool(ToolRef("s", name), description, {"type": "object", "properties": properties})
 
@@ -26,33 +26,35 @@ def argument(tool: Tool, name: str) -> Json:
     return tool.input_schema["properties"][name].get("description")
 
 
-def test_a_sentence_of_an_earlier_tool_becomes_a_reference() -> None:
-    first, second = shortened(a_tool("a", f"Read a day. {NOTE}"), a_tool("b", f"Write a day. {NOTE} Fails at night."))
+def test_sentence_of_an_earlier_tool_becomes_a_reference() -> None:
+    first, second = shortened(
+        make_tool("a", f"Read a day. {NOTE}"), make_tool("b", f"Write a day. {NOTE} Fails at night.")
+    )
     assert first.description == f"Read a day. {NOTE}"
     assert second.description == "Write a day. Fails at night.\n\nSee also `a`."
 
 
-def test_first_sentences_code_and_short_texts_stay() -> None:
+def test_first_sentences_code_and_short_texts_are_kept() -> None:
     code = f"Read.\n\n```\n{NOTE}\n```"
     tools = [
-        a_tool("a", NOTE),
-        a_tool("b", NOTE),
-        a_tool("c", code),
-        a_tool("d", "Go. Be quick."),
-        a_tool("e", "See. Be quick."),
+        make_tool("a", NOTE),
+        make_tool("b", NOTE),
+        make_tool("c", code),
+        make_tool("d", "Go. Be quick."),
+        make_tool("e", "See. Be quick."),
     ]
     assert shortened(*tools) == tools
 
 
-def test_arguments_that_repeat_their_name_or_the_tool_have_no_description() -> None:
-    (tool,) = shortened(a_tool("a", "Find issues by label.", userId="The user ID.", label="Find issues by label."))
+def test_description_that_repeats_the_name_or_the_tool_is_removed() -> None:
+    (tool,) = shortened(make_tool("a", "Find issues by label.", userId="The user ID.", label="Find issues by label."))
     assert (argument(tool, "userId"), argument(tool, "label")) == (None, None)
 
 
-def test_an_argument_described_before_in_the_same_words_becomes_a_reference() -> None:
+def test_repeated_description_of_an_argument_becomes_a_reference() -> None:
     tools = [
-        a_tool("a", "Open.", owner=OWNER, path="In the repo."),
-        a_tool("b", "Close.", owner=OWNER, path="In the repo."),
+        make_tool("a", "Open.", owner=OWNER, path="In the repo."),
+        make_tool("b", "Close.", owner=OWNER, path="In the repo."),
     ]
     first, second = shortened(*tools)
     assert argument(first, "owner") == OWNER
@@ -60,7 +62,7 @@ def test_an_argument_described_before_in_the_same_words_becomes_a_reference() ->
 
 
 def test_only_chosen_tools_change() -> None:
-    tools = [a_tool(name, f"Use {name}. {NOTE}") for name in "abc"]
+    tools = [make_tool(name, f"Use {name}. {NOTE}") for name in "abc"]
     assert [tool.description.count(NOTE) for tool in shortened(*tools, chosen={"c"})] == [1, 1, 0]
 
 
@@ -127,7 +129,7 @@ def accepts(schema: JsonObject, value: Json) -> bool:
 
 
 @given(TOOLS, st.sets(st.sampled_from("abf")), VALUES)
-def test_shortened_tools_accept_the_same_arguments_are_never_longer_and_stay_the_same(
+def test_shortened_tools_accept_the_same_arguments_and_are_never_longer(
     tools: list[Tool], left_out: set[str], value: Json
 ) -> None:
     chosen = {tool.ref.tool for tool in tools} - left_out

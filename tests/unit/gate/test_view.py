@@ -1,4 +1,4 @@
-"""What one asker sees of one snapshot after the other."""
+"""The view of one principal on consecutive snapshots."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +21,7 @@ OWNER = Principal("owner", "owner", "api")
 
 @dataclass
 class Source:
-    """A server with some tools."""
+    """A server with fixed tools."""
 
     name: str
     names: tuple[str, ...]
@@ -34,7 +34,7 @@ class Source:
         return []
 
     def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
-        raise AssertionError("nothing is called")
+        raise AssertionError("The view must not call a tool.")
 
 
 def snapshot(version: int, *parts: SnapshotPart) -> Snapshot:
@@ -43,18 +43,18 @@ def snapshot(version: int, *parts: SnapshotPart) -> Snapshot:
 
 @pytest.fixture
 def decided(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The tools that were decided on, in order."""
-    asked: list[str] = []
+    """Record the tools that are decided on, in order."""
+    refs: list[str] = []
 
-    def noting(tool: Tool, *rest: Any) -> bool:
-        asked.append(str(tool.ref))
+    def recorded(tool: Tool, *rest: Any) -> bool:
+        refs.append(str(tool.ref))
         return sees(tool, *rest)
 
-    monkeypatch.setattr(gate_view, "sees", noting)
-    return asked
+    monkeypatch.setattr(gate_view, "sees", recorded)
+    return refs
 
 
-def test_what_did_not_change_is_not_decided_again(decided: list[str]) -> None:
+def test_unchanged_tools_are_not_decided_again(decided: list[str]) -> None:
     a, b = SnapshotPart.of(Source("a", ("one", "two"))), SnapshotPart.of(Source("b", ("tool",)))
     first = PrincipalView(snapshot(1, a, b), Rules(1), OWNER, Grants())
     assert [str(tool.ref) for tool in first.listing.tools] == ["a/one", "a/two", "b/tool"]
@@ -67,7 +67,7 @@ def test_what_did_not_change_is_not_decided_again(decided: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("rules", "grants"), [(Rules(2), Grants()), (Rules(1), Grants(permissions=("a/*",)))])
-def test_other_rules_or_grants_begin_anew(rules: Rules, grants: Grants, decided: list[str]) -> None:
+def test_other_rules_or_grants_decide_all_tools_again(rules: Rules, grants: Grants, decided: list[str]) -> None:
     part = SnapshotPart.of(Source("a", ("one",)))
     first = PrincipalView(snapshot(1, part), Rules(1), OWNER, Grants())
     assert first.servers == {"a"}

@@ -1,4 +1,4 @@
-"""Schema defaults: filled in where the schema says so, and never otherwise."""
+"""Defaults of a schema are filled in where the schema allows it."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ def filled(schema: JsonObject, arguments: JsonObject) -> JsonObject:
     return arguments if filler is None else filler.fill(arguments)
 
 
-def test_absent_arguments_get_their_defaults_and_given_ones_stay() -> None:
+def test_absent_arguments_get_defaults_and_given_ones_are_kept() -> None:
     schema = {"properties": {"days": {"type": "integer", "default": 7}, "city": {"type": "string"}}}
     assert filled(schema, {"city": "Ulm"}) == {"city": "Ulm", "days": 7}
     given = {"days": 1}
@@ -54,7 +54,7 @@ def test_default_that_its_schema_forbids_is_not_used(inner: JsonObject) -> None:
     assert filled({"properties": {"x": inner}}, {}) == {}
 
 
-def test_filling_changes_neither_the_arguments_nor_the_schema() -> None:
+def test_filling_modifies_neither_the_arguments_nor_the_schema() -> None:
     schema = {"properties": {"x": {"default": {"a": [1]}}, "y": {"properties": {"z": {"default": 1}}}}}
     given: JsonObject = {"y": {}}
     result = filled(schema, given)
@@ -70,7 +70,7 @@ def test_recursive_and_huge_schemas_are_bounded() -> None:
     assert 0 < len(filled(wide, {})) < 5_000
 
 
-def test_argument_names_of_every_branch_are_declared() -> None:
+def test_argument_names_include_those_of_every_branch() -> None:
     schema: JsonObject = {
         "oneOf": [{"properties": {"a": {}}}, {"$ref": "#/$defs/b"}],
         "$defs": {"b": {"properties": {"b": {}}}},
@@ -91,6 +91,6 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["properties", "allOf", "$ref", "items"]), JSON), JSON)
-def test_no_schema_makes_filling_fail(schema: JsonObject, value: Json) -> None:
+def test_filling_works_for_any_schema_and_is_idempotent(schema: JsonObject, value: Json) -> None:
     once = filled(schema, value if is_object(value) else {})
     assert filled(schema, once) == once

@@ -1,4 +1,4 @@
-"""One line, one message; and what a broken line still tells."""
+"""JSON-RPC lines of stdio servers, including the id in a truncated reply."""
 
 import json
 import re
@@ -23,13 +23,13 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(), JSON))
-def test_a_message_is_read_as_it_was_written(message: dict[str, Json]) -> None:
+def test_written_message_is_read_back_unchanged(message: dict[str, Json]) -> None:
     assert jsonrpc.read_line(json.dumps(message).encode()) == [message]
     assert jsonrpc.read_line(json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass")) == [message]
 
 
 @given(st.binary())
-def test_any_line_is_read_or_refused_by_itself(line: bytes) -> None:
+def test_any_line_is_read_or_raises_a_value_error(line: bytes) -> None:
     try:
         messages = jsonrpc.read_line(line)
     except ValueError:
@@ -41,7 +41,7 @@ def test_any_line_is_read_or_refused_by_itself(line: bytes) -> None:
     st.text(max_size=20),
     st.lists(st.sampled_from(["\\ud800", "\\udfff", "\\\\", "\\ud83d\\ude00", "x"])),
 )
-def test_halves_of_pairs_are_replaced_so_that_the_rest_can_be_carried_on(text: str, escapes: list[str]) -> None:
+def test_unpaired_surrogates_are_replaced(text: str, escapes: list[str]) -> None:
     line = b'{"a":' + json.dumps(text).encode()[:-1] + "".join(escapes).encode() + b'"}'
     (message,) = jsonrpc.read_line(line)
     assert message == {"a": re.sub("[\ud800-\udfff]", "\ufffd", json.loads(line)["a"])}
@@ -51,7 +51,7 @@ def test_halves_of_pairs_are_replaced_so_that_the_rest_can_be_carried_on(text: s
 @pytest.mark.parametrize(
     "line", [b"", b"null", b"3", b'"text"', b"[]", b"[1]", b'[{"a":1},2]', b"{", b"{}}", b"Ready."]
 )
-def test_what_is_no_object_is_no_message(line: bytes) -> None:
+def test_line_that_is_not_an_object_is_rejected(line: bytes) -> None:
     with pytest.raises(ValueError, match="The line"):
         jsonrpc.read_line(line)
 
@@ -70,7 +70,7 @@ def test_what_is_no_object_is_no_message(line: bytes) -> None:
         (b"x" * 512, b"x" * 512, None),
     ],
 )
-def test_a_broken_reply_still_tells_whose_it_is(head: bytes, tail: bytes, found: int | None) -> None:
+def test_id_is_found_in_a_truncated_reply(head: bytes, tail: bytes, found: int | None) -> None:
     assert jsonrpc.answered_id(head, tail) == found
 
 

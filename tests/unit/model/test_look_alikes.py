@@ -1,4 +1,4 @@
-"""Names that can be mistaken for each other have the same look; honest names of other languages are left alone."""
+"""Names that can be confused have the same look; ordinary names in other languages are unaffected."""
 
 import pytest
 
@@ -24,18 +24,18 @@ def test_other_names_have_another_look(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["r\u0435ad", "\uff52\uff45\uff41\uff44", "\ufb01le", "\u0455\u0435\u0441"])
-def test_disguised_letters_are_noticed_in_a_name_alone(name: str) -> None:
+def test_disguised_letters_are_detected_in_a_single_name(name: str) -> None:
     assert looks_foreign(name)
 
 
 @pytest.mark.parametrize(
     "name", ["café", "prévision", "日本", "поиск_файла", "αναζήτηση", "über-tool", "read_file", "naïve"]
 )
-def test_names_in_other_languages_are_no_disguise(name: str) -> None:
+def test_names_in_other_languages_are_not_disguised(name: str) -> None:
     assert not looks_foreign(name)
 
 
-def test_twins_are_named_to_each_other() -> None:
+def test_twins_list_each_other() -> None:
     assert twins(["read_file", "read-file", "write", "..", "."]) == {
         "read_file": ("read-file",),
         "read-file": ("read_file",),

@@ -1,4 +1,4 @@
-"""Entries of skills: what the rules of SEP-2640 allow."""
+"""Validation of skill entries by the rules of SEP-2640."""
 
 import hashlib
 from typing import Any
@@ -63,7 +63,7 @@ def test_entry_at_the_limits_is_accepted(resources: Any) -> None:
         entry(resources=[file(), *(file(f"skill://acme/refunds/{number}.md") for number in range(512))]),
     ],
 )
-def test_entry_that_breaks_a_rule_is_refused(broken: JsonObject) -> None:
+def test_entry_that_breaks_a_rule_is_rejected(broken: JsonObject) -> None:
     assert entry_fault(broken) is not None
 
 
@@ -79,7 +79,7 @@ def test_entry_that_breaks_a_rule_is_refused(broken: JsonObject) -> None:
         ("name: [\n", False),
     ],
 )
-def test_front_matter_that_differs_from_the_entry_is_refused(head: str, is_equal: bool, is_dynamic: bool) -> None:
+def test_front_matter_that_differs_from_the_entry_is_rejected(head: str, is_equal: bool, is_dynamic: bool) -> None:
     raw = f"---\n{head}---\nText.\n".encode()
     assert sha256_digest(raw) == f"sha256:{hashlib.sha256(raw).hexdigest()}"
     listed = "dynamic" if is_dynamic else [file(digest=sha256_digest(raw), size=len(raw))]

@@ -1,4 +1,4 @@
-"""What an answer other than success means: who acts, and what next."""
+"""GitHub's error responses become errors with a code, a message and a hint."""
 
 import time
 from typing import Any
@@ -12,7 +12,7 @@ from toolcrib.agents.github.failures import LONGEST_REASON, failure
 
 
 def failed(status: int, headers: dict[str, str] | None = None, body: Any = None) -> tuple[str, str, str]:
-    """Code, message and hint."""
+    """Return the code, message and hint of a response."""
     error = failure(status, headers or {}, b"" if body is None else orjson.dumps(body), "GET /x")
     return error.code, error.message, error.hint or ""
 
@@ -33,14 +33,14 @@ def failed(status: int, headers: dict[str, str] | None = None, body: Any = None)
         (302, "github.failed"),
     ],
 )
-def test_every_status_has_its_code_and_a_next_step(status: int, code: str) -> None:
+def test_each_status_maps_to_a_code_and_has_a_hint(status: int, code: str) -> None:
     found, message, hint = failed(status)
     assert found == code
     assert message.endswith((".", ")"))
     assert hint
 
 
-def test_a_limit_says_when_to_come_back() -> None:
+def test_rate_limit_hint_states_the_seconds_to_wait() -> None:
     code, _, hint = failed(429, {"retry-after": "30"})
     assert code == "github.limited"
     assert "in 30 s" in hint
@@ -52,12 +52,12 @@ def test_a_limit_says_when_to_come_back() -> None:
 
 
 @pytest.mark.parametrize("after", ["", "-1", "soon", "9" * 40, "Wed, 21 Oct 2026 07:28:00 GMT", "٣"])
-def test_a_time_that_makes_no_sense_is_a_minute_or_a_day(after: str) -> None:
+def test_invalid_retry_after_falls_back_to_a_minute_or_is_capped_at_a_day(after: str) -> None:
     _, _, hint = failed(429, {"retry-after": after})
     assert "in 60 s" in hint or "in 86400 s" in hint
 
 
-def test_what_github_says_is_repeated_in_short_and_in_one_line() -> None:
+def test_message_repeats_githubs_errors_in_one_short_line() -> None:
     errors = [{"field": "head", "code": "invalid"}, "No commits between a and b", {"message": "A pull request exists"}]
     _, message, _ = failed(422, body={"message": "Validation\nFailed", "errors": errors})
     assert message.endswith(
@@ -68,5 +68,5 @@ def test_what_github_says_is_repeated_in_short_and_in_one_line() -> None:
 
 
 @given(st.integers(300, 599), st.binary(max_size=200))
-def test_no_body_is_too_strange(status: int, body: bytes) -> None:
+def test_any_response_body_yields_a_github_error(status: int, body: bytes) -> None:
     assert failure(status, {}, body, "GET /x").code.startswith("github.")

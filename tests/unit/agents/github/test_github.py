@@ -1,4 +1,4 @@
-"""What agents write as names becomes part of an address only where it is a name."""
+"""Repository and account names are validated before they become part of a URL."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from toolcrib.model.errors import InvalidRequest
 
 
 @pytest.mark.parametrize("text", ["acme/app", " acme/app\n", "a/b.c_d-e", "Acme-1/.github"])
-def test_a_repository_is_an_owner_and_a_name(text: str) -> None:
+def test_parse_accepts_owner_and_name(text: str) -> None:
     assert str(GitHubRepository.parse(text)) == text.strip()
 
 
@@ -20,7 +20,7 @@ def test_a_repository_is_an_owner_and_a_name(text: str) -> None:
         *("https://github.com/acme/app", "acme/a%2fb", "-acme/app", "acme/äpp", "a\0/b", f"acme/{'x' * 101}"),
     ],
 )
-def test_anything_else_is_refused_with_how_it_is_written(text: str) -> None:
+def test_parse_rejects_other_text_and_hints_at_the_form(text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         GitHubRepository.parse(text)
     assert caught.value.code == "github.invalid"
@@ -28,7 +28,7 @@ def test_anything_else_is_refused_with_how_it_is_written(text: str) -> None:
 
 
 @given(st.text(max_size=60))
-def test_whatever_passes_stays_two_parts_of_an_address(text: str) -> None:
+def test_accepted_repository_stays_two_path_segments(text: str) -> None:
     try:
         path = f"repos/{GitHubRepository.parse(text)}"
     except InvalidRequest:
@@ -38,7 +38,7 @@ def test_whatever_passes_stays_two_parts_of_an_address(text: str) -> None:
     assert path.split("/")[2] not in (".", "..")
 
 
-def test_an_account_may_be_written_with_its_sign() -> None:
+def test_account_accepts_a_leading_at_sign() -> None:
     assert account("@ada") == "ada"
     with pytest.raises(InvalidRequest):
         account("a/b")

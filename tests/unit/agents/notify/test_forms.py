@@ -18,7 +18,7 @@ def form(name: str, url: str = "https://hooks.example/x") -> tuple[str, Any]:
     return FORMS[name](url, NOTICE, {"link": LINK})
 
 
-def test_slack_gets_blocks_with_one_link_and_no_markup_of_the_caller() -> None:
+def test_slack_message_has_one_link_and_escapes_the_callers_markup() -> None:
     url, body = form("slack")
     assert url == "https://hooks.example/x"
     assert body["unfurl_links"] is False and body["text"] == "Approval needed"
@@ -28,7 +28,7 @@ def test_slack_gets_blocks_with_one_link_and_no_markup_of_the_caller() -> None:
     assert all("<" not in text for text in texts[:-1]) and "&lt;!channel&gt;" in texts[1]
 
 
-def test_teams_gets_an_adaptive_card_with_one_action() -> None:
+def test_teams_message_is_an_adaptive_card_with_one_action() -> None:
     _, body = form("teams")
     assert body["type"] == "message"
     (attachment,) = body["attachments"]
@@ -40,7 +40,7 @@ def test_teams_gets_an_adaptive_card_with_one_action() -> None:
     assert card["actions"] == [{"type": "Action.OpenUrl", "title": "Open the approval", "url": LINK}]
 
 
-def test_ntfy_gets_json_above_its_topic() -> None:
+def test_ntfy_message_is_posted_to_the_parent_of_its_topic() -> None:
     url, body = form("ntfy", "https://ntfy.example/base/alerts_1?auth=x")
     assert url == "https://ntfy.example/base/?auth=x"
     assert (body["topic"], body["title"], body["click"]) == ("alerts_1", "Approval needed", LINK)
@@ -50,6 +50,6 @@ def test_ntfy_gets_json_above_its_topic() -> None:
 @pytest.mark.parametrize(
     "config", [{"url": "https://x.example/", "form": "ntfy"}, {"url": "https://x.example", "form": 1}]
 )
-def test_form_that_cannot_be_sent_is_refused(config: dict[str, Any]) -> None:
+def test_invalid_webhook_form_is_rejected(config: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         checked_webhook(config, is_local_allowed=False)

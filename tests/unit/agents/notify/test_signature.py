@@ -3,7 +3,7 @@
 from toolcrib.agents.notify.delivery import sign
 
 
-def test_signature_equals_the_one_of_the_specification() -> None:
+def test_signature_matches_the_example_of_the_specification() -> None:
     headers = sign(
         b'{"test": 2432232314}',
         "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
@@ -17,7 +17,7 @@ def test_signature_equals_the_one_of_the_specification() -> None:
     }
 
 
-def test_each_request_has_its_own_id_and_the_text_of_a_plain_secret_is_the_key() -> None:
+def test_each_signature_has_its_own_id_for_a_plain_text_secret() -> None:
     one, other = sign(b"x", "plain secret of text"), sign(b"x", "plain secret of text")
     assert one["webhook-id"] != other["webhook-id"]
     assert one["webhook-signature"] != other["webhook-signature"]

@@ -1,4 +1,4 @@
-"""Push messages are encrypted and signed as the standards describe."""
+"""Push messages are encrypted and signed as RFC 8291 and RFC 8292 describe."""
 
 import base64
 
@@ -15,7 +15,7 @@ POINT = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8p
 AUTH = "BTBZMqHH6r4Tts7J_aSIgg"
 
 
-def test_message_is_that_of_appendix_a_of_rfc_8291() -> None:
+def test_encrypted_message_matches_appendix_a_of_rfc_8291() -> None:
     sender = PushKey.of_text("yfWPiYE-n46HLnH0KqZOF1fJJU3MYrct3AELtAQ-oRw").private
     salt = decode64("DGv6ra1nlYgDCS1FRnbzlw")
     body = encrypt(b"When I grow up, I want to be a watermelon", BrowserKeys.of_text(POINT, AUTH), salt, sender)
@@ -25,7 +25,7 @@ def test_message_is_that_of_appendix_a_of_rfc_8291() -> None:
     )
 
 
-def test_proof_names_the_service_and_verifies_with_the_public_key() -> None:
+def test_vapid_token_names_the_service_and_verifies_with_the_public_key() -> None:
     key = PushKey.of_text(PushKey.new().text)
     scheme, _, parameters = key.authorization("https://push.example", "mailto:a@example.com", 1_000.0).partition(" ")
     token, public = parameters.removeprefix("t=").split(", k=")
@@ -51,6 +51,6 @@ def test_proof_names_the_service_and_verifies_with_the_public_key() -> None:
         ("ü", AUTH),
     ],
 )
-def test_invalid_keys_of_a_browser_are_refused(point: str, auth: str) -> None:
+def test_invalid_browser_keys_are_rejected(point: str, auth: str) -> None:
     with pytest.raises(InvalidRequest, match="not valid"):
         BrowserKeys.of_text(point, auth)

@@ -1,4 +1,4 @@
-"""The kept views of sessions: each event is read once, and memory is bounded."""
+"""Cached views of sessions: each event is read once, and memory is bounded."""
 
 from collections.abc import AsyncIterator
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Events:
-    """The stored events of some sessions, and the numbers of those that were read."""
+    """Stored events of some sessions, and the numbers of those that were read."""
 
     def __init__(self) -> None:
         self.stored: dict[str, list[SessionEvent]] = {}
@@ -34,7 +34,7 @@ class Events:
             yield event
 
 
-async def test_a_kept_view_reads_only_new_events() -> None:
+async def test_cached_view_reads_only_new_events() -> None:
     events = Events()
     views = ConversationViews(events.after)
     events.add("a")
@@ -48,7 +48,7 @@ async def test_a_kept_view_reads_only_new_events() -> None:
     assert events.read == [3]
 
 
-async def test_the_view_read_longest_ago_is_evicted_and_rebuilt_on_demand() -> None:
+async def test_least_recently_read_view_is_evicted_and_rebuilt_on_demand() -> None:
     events = Events()
     views = ConversationViews(events.after, most_views=2)
     for session in ("a", "b", "c"):
@@ -61,7 +61,7 @@ async def test_the_view_read_longest_ago_is_evicted_and_rebuilt_on_demand() -> N
     assert events.read == [1]
 
 
-async def test_a_view_that_is_too_large_is_not_kept() -> None:
+async def test_oversized_view_is_not_cached() -> None:
     events = Events()
     views = ConversationViews(events.after, most_bytes=1000)
     events.add("a", "x" * 2000)
@@ -70,7 +70,7 @@ async def test_a_view_that_is_too_large_is_not_kept() -> None:
     assert events.read == [1, 1]
 
 
-async def test_an_unknown_session_is_not_kept() -> None:
+async def test_unknown_session_is_not_cached() -> None:
     events = Events()
     views = ConversationViews(events.after)
     with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""Recordings with members of other types: refused when they are read, never a failure later."""
+"""Recordings with members of another type are rejected when they are read."""
 
 import json
 from typing import Any
@@ -34,7 +34,7 @@ def text(lines: Any) -> list[bytes]:
 
 
 def broken(value: Any, bad: Any) -> list[Any]:
-    """Every variant of a value with one member replaced."""
+    """Return every variant of a value with one member replaced."""
     found: list[Any] = []
     for key, item in (value if is_object(value) else {}).items():
         if key not in FREE:
@@ -43,12 +43,12 @@ def broken(value: Any, bad: Any) -> list[Any]:
     return found
 
 
-def test_whole_recording_is_read() -> None:
+def test_valid_recording_is_read() -> None:
     assert parse_recording(text(LINES)).prompts == ("Go.",)
 
 
 @pytest.mark.parametrize("bad", [None, 7, True, [[]]])
-def test_recording_with_a_member_of_another_type_is_refused(bad: Any) -> None:
+def test_recording_with_a_member_of_another_type_is_rejected(bad: Any) -> None:
     variants = [[*LINES[:n], each, *LINES[n + 1 :]] for n, line in enumerate(LINES) for each in broken(line, bad)]
     assert len(variants) > 10
     for lines in variants:
@@ -57,6 +57,6 @@ def test_recording_with_a_member_of_another_type_is_refused(bad: Any) -> None:
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"null", b"\xff", b"[" * 5000, b"{}"])
-def test_file_that_is_no_recording_is_refused(raw: bytes) -> None:
+def test_file_that_is_not_a_recording_is_rejected(raw: bytes) -> None:
     with pytest.raises(InvalidRequest, match="is not a recording"):
         parse_recording([raw])

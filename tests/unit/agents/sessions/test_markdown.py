@@ -1,4 +1,4 @@
-"""A session as a text to read: everything that was said and done, and nothing that passes for something else."""
+"""A session as Markdown: all messages and calls, and no content that breaks out of its block."""
 
 from collections.abc import AsyncIterator
 
@@ -12,21 +12,21 @@ from toolcrib.model.sessions import SessionEvent, SessionEventKind
 
 pytestmark = pytest.mark.anyio
 
-Told = tuple[SessionEventKind, JsonObject]
+EventData = tuple[SessionEventKind, JsonObject]
 
 
-async def written(*told: Told, title: str = "T", parent: str | None = None) -> str:
-    """The text of these events."""
+async def written_markdown(*data: EventData, title: str = "T", parent: str | None = None) -> str:
+    """Return the Markdown of these events."""
 
     async def events() -> AsyncIterator[SessionEvent]:
-        for number, (kind, data) in enumerate(told, 1):
-            yield SessionEvent(number, "", "s", kind, data, parent)
+        for number, (kind, fields) in enumerate(data, 1):
+            yield SessionEvent(number, "", "s", kind, fields, parent)
 
     return b"".join([part async for part in markdown(title, events())]).decode()
 
 
-async def test_words_calls_and_results_stand_in_their_order() -> None:
-    text = await written(
+async def test_messages_calls_and_results_are_written_in_order() -> None:
+    text = await written_markdown(
         ("user_message", {"content": "Go"}),
         ("text_delta", {"messageId": "m", "text": "I l"}),
         ("text_message", {"messageId": "m", "text": "I look."}),
@@ -49,15 +49,15 @@ async def test_words_calls_and_results_stand_in_their_order() -> None:
     )
 
 
-async def test_what_a_sub_agent_did_is_set_apart() -> None:
-    text = await written(("text_message", {"messageId": "m", "text": "one\ntwo"}), parent="c")
+async def test_sub_agent_messages_are_quoted() -> None:
+    text = await written_markdown(("text_message", {"messageId": "m", "text": "one\ntwo"}), parent="c")
     assert text == "# T\n\n> ## Agent\n> \n> one\n> two\n"
 
 
 @given(st.text(st.sampled_from("`~a\n# ")))
 @pytest.mark.anyio
-async def test_no_result_gets_out_of_its_fence(content: str) -> None:
-    text = await written(("tool_result", {"toolCallId": "c", "content": [{"type": "text", "text": content}]}))
+async def test_result_never_closes_its_code_fence(content: str) -> None:
+    text = await written_markdown(("tool_result", {"toolCallId": "c", "content": [{"type": "text", "text": content}]}))
     fence, _, rest = text.split("\n\n", 2)[2].partition("\n")
     assert set(fence) == {"`"}
     inside = rest.removesuffix(f"\n{fence}\n")

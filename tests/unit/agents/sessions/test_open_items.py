@@ -1,4 +1,4 @@
-"""What a turn that broke off has left open, and what closes it."""
+"""The items that an interrupted turn leaves open, and the events that close them."""
 
 from toolcrib.agents.sessions.open_items import End, OpenItems
 from toolcrib.model.json import JsonObject
@@ -7,16 +7,16 @@ from toolcrib.model.sessions import SessionEvent, SessionEventKind
 START: JsonObject = {"toolCallId": "c", "toolName": "Bash", "server": "claude_code", "tool": "Bash"}
 
 
-def left(*told: tuple[SessionEventKind, JsonObject]) -> list[End]:
-    """What closes this record."""
+def closing_events(*logged: tuple[SessionEventKind, JsonObject]) -> list[End]:
+    """Return the events that close this log."""
     ends = OpenItems()
-    ends.take(SessionEvent(number, "", "s", kind, data, "above") for number, (kind, data) in enumerate(told, 1))
+    ends.take(SessionEvent(number, "", "s", kind, data, "above") for number, (kind, data) in enumerate(logged, 1))
     return list(ends.closing_events("why"))
 
 
-def test_what_is_closed_stays_closed() -> None:
+def test_closed_items_are_not_closed_again() -> None:
     assert (
-        left(
+        closing_events(
             ("user_message", {"messageId": "m", "content": "a", "queued": False}),
             ("text_delta", {"messageId": "t", "text": "a"}),
             ("text_message", {"messageId": "t", "text": "a"}),
@@ -32,8 +32,8 @@ def test_what_is_closed_stays_closed() -> None:
     )
 
 
-def test_everything_that_is_open_is_closed_in_the_promised_order() -> None:
-    ends = left(
+def test_open_items_are_closed_in_the_documented_order() -> None:
+    ends = closing_events(
         ("text_delta", {"messageId": "t", "text": "one "}),
         ("tool_call_start", START),
         ("approval_required", {"approvalId": "a", "toolCallId": "c"}),
@@ -52,11 +52,11 @@ def test_everything_that_is_open_is_closed_in_the_promised_order() -> None:
     assert (ends[4].data["isError"], ends[4].data["content"]) == (True, [{"type": "text", "text": "why"}])
 
 
-def test_what_an_earlier_turn_left_open_is_not_closed_again() -> None:
-    assert left(("tool_call_start", START), ("done", {"reason": "interrupted"})) == []
+def test_items_of_an_earlier_turn_are_not_closed_again() -> None:
+    assert closing_events(("tool_call_start", START), ("done", {"reason": "interrupted"})) == []
 
 
-def test_prompts_that_waited_for_the_end_of_a_turn_are_counted() -> None:
+def test_prompts_that_wait_for_the_end_of_a_turn_are_counted() -> None:
     def sent(*, queued: bool) -> SessionEvent:
         return SessionEvent(1, "", "s", "user_message", {"messageId": "m", "content": "a", "queued": queued}, None)
 

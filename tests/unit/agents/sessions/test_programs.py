@@ -1,4 +1,4 @@
-"""Agents in the settings file: what is wrong is told with its place, and nobody gets a variable that is not theirs."""
+"""Agents in the settings file: invalid tables are reported with their line; each agent gets only its own variables."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ from toolcrib.agents.sessions.programs import BUILT_IN, Program, Programs, read_
 from toolcrib.model.errors import ConfigError
 
 
-def test_the_four_agents_are_known_and_ask_before_they_act() -> None:
+def test_four_built_in_agents_ask_before_they_act() -> None:
     assert sorted(BUILT_IN) == ["claude-acp", "codex", "gemini", "opencode"]
     assert all(program.mode or "ask" in str(program.env) for program in BUILT_IN.values())
 
 
-def test_a_table_is_an_agent_with_its_command_and_its_variables() -> None:
+def test_table_defines_the_command_mode_and_environment_of_an_agent() -> None:
     text = """
 [runners.mine]
 command = ["node", "a b.js"]
@@ -27,12 +27,12 @@ mode = "careful"
     assert program.environment(given) == {"MY_KEY": "1", "THEIR_A": "3", "LANG": "C", "COLOR": "no"}
 
 
-def test_a_table_of_a_known_name_or_like_one_changes_only_what_it_says() -> None:
+def test_table_of_a_known_agent_overrides_only_the_given_keys() -> None:
     text = '[runners.claude-acp]\ncommand = ["here"]\n[runners.two]\nlike = "gemini"\n'
     read = read_programs(text, "f")
     known = BUILT_IN["claude-acp"]
-    ours = read.programs["claude-acp"]
-    assert (ours.command, ours.env, ours.dialect, ours.mode) == (("here",), known.env, "claude", "default")
+    changed = read.programs["claude-acp"]
+    assert (changed.command, changed.env, changed.dialect, changed.mode) == (("here",), known.env, "claude", "default")
     assert read.programs["two"].command == BUILT_IN["gemini"].command
     assert read.wrong == {}
 
@@ -49,7 +49,7 @@ def test_a_table_of_a_known_name_or_like_one_changes_only_what_it_says() -> None
         ('[runners]\nx = "a"\n', "It must be a table"),
     ],
 )
-def test_a_table_that_cannot_be_used_is_a_problem_with_its_line(table: str, words: str) -> None:
+def test_invalid_table_is_a_problem_with_its_line(table: str, words: str) -> None:
     read = read_programs(f"port = 1\n{table}", "f.toml")
     problem = read.wrong["x"]
     assert words in problem.message
@@ -58,11 +58,11 @@ def test_a_table_that_cannot_be_used_is_a_problem_with_its_line(table: str, word
     assert read.programs == {}
 
 
-def test_the_name_of_the_other_runtime_is_taken() -> None:
+def test_name_of_the_claude_runtime_is_reserved() -> None:
     assert "claude" in read_programs('[runners.claude]\ncommand = ["a"]\n', "f").wrong
 
 
-def test_the_file_counts_as_it_is_now(tmp_path: Path) -> None:
+def test_changes_of_the_settings_file_take_effect_at_once(tmp_path: Path) -> None:
     file = tmp_path / "toolcrib.toml"
     programs = Programs(file)
     assert programs.find("mine") is None
@@ -77,7 +77,7 @@ def test_the_file_counts_as_it_is_now(tmp_path: Path) -> None:
     assert programs.find("mine") is None
 
 
-def test_a_crib_inside_claude_code_does_not_pass_that_session_on() -> None:
+def test_environment_of_an_enclosing_claude_session_is_not_passed_on() -> None:
     given = {
         "CLAUDE_CODE_SESSION_ID": "1",
         "CLAUDE_CODE_ENTRYPOINT": "cli",

@@ -1,4 +1,4 @@
-"""One source file is read: its symbols in every language, the lines of its names, and what broken code still gives."""
+"""Symbols of one source file in every language, the lines of its names, and what is found in broken code."""
 
 from collections.abc import Sequence
 
@@ -146,17 +146,17 @@ EXPECTED = {
 
 
 def shown(symbols: Sequence[Symbol]) -> list[str]:
-    """Symbols in short."""
+    """Return each symbol as one line."""
     return [f"{each.line} {each.kind} {f'{each.container}.' if each.container else ''}{each.name}" for each in symbols]
 
 
-def test_every_language_is_there_and_has_an_example() -> None:
+def test_every_language_is_installed_and_has_an_example() -> None:
     assert missing_parts() == ()
     assert EXPECTED.keys() == LANGUAGES.keys()
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_symbols_of_a_language_are_found_with_kind_line_and_container(language: str) -> None:
+def test_symbols_have_kind_line_and_container(language: str) -> None:
     text, expected = EXPECTED[language]
     symbols = read_source("file", language, text.encode()).symbols
     assert shown(symbols) == expected
@@ -178,24 +178,24 @@ def test_symbols_of_a_language_are_found_with_kind_line_and_container(language: 
         ("cpp", "get2", "int ns::A::get2() const"),
     ],
 )
-def test_a_signature_is_what_stands_before_the_body_in_one_line(language: str, name: str, signature: str) -> None:
+def test_signature_is_the_text_before_the_body_in_one_line(language: str, name: str, signature: str) -> None:
     symbols = read_source("file", language, EXPECTED[language][0].encode()).symbols
     assert next(each.signature for each in symbols if each.name == name) == signature
 
 
-def test_names_have_each_of_their_lines_once_and_not_those_of_comments_and_strings() -> None:
+def test_names_list_each_line_once_without_comments_and_strings() -> None:
     text = b"a = a + a\n# a\nb = 'a'\n\n\nprint(a, b)\n"
     names = read_source("x.py", "python", text).names
     assert {name: list(lines) for name, lines in names.items()} == {"a": [1, 6], "b": [3, 6], "print": [6]}
 
 
-def test_broken_code_gives_what_can_be_read() -> None:
+def test_symbols_before_broken_code_are_found() -> None:
     text = b"def good(): pass\n\ndef bad(:\n    ((((\n\nclass Late:\n    def method(self): pass\n"
     names = {each.name for each in read_source("x.py", "python", text).symbols}
     assert "good" in names
 
 
-def test_long_names_and_lines_are_cut() -> None:
+def test_long_names_and_signatures_are_cut() -> None:
     text = f"def f({', '.join(f'argument_{n}: int' for n in range(500))}): pass\n{'x' * 5_000} = 1\n".encode()
     source = read_source("x.py", "python", text)
     assert [len(each.signature) for each in source.symbols] == [LONGEST_SIGNATURE, LONGEST_SIGNATURE]
@@ -204,7 +204,7 @@ def test_long_names_and_lines_are_cut() -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from(sorted(LANGUAGES)))
-def test_any_bytes_are_read_and_survive_the_way_between_processes(text: bytes, language: str) -> None:
+def test_any_bytes_are_parsed_and_survive_the_wire_format(text: bytes, language: str) -> None:
     source = read_source("file", language, text)
     again = of_wire("file", to_wire(source))
     assert (again.digest, again.symbols) == (source.digest, source.symbols)
@@ -217,5 +217,5 @@ def test_any_bytes_are_read_and_survive_the_way_between_processes(text: bytes, l
     ("file", "language"),
     [("a/b.py", "python"), ("x.TSX", "tsx"), ("y.h", "cpp"), ("Makefile", None), ("a.py.txt", None), (".py", None)],
 )
-def test_a_file_ends_like_its_language(file: str, language: str | None) -> None:
+def test_language_is_found_by_file_extension(file: str, language: str | None) -> None:
     assert language_of(file) == language

@@ -1,4 +1,4 @@
-"""What may stand in an agent, and what is told of what may not: each field by its place."""
+"""Validation of agents and brain entries: each invalid field is reported with its path."""
 
 from typing import Any
 
@@ -21,13 +21,13 @@ from toolcrib.model.agents import Agent
 from toolcrib.model.json import JsonObject
 
 
-def made(**fields: Any) -> Agent:
+def make_agent(**fields: Any) -> Agent:
     return new_agent(parse(AgentInput, {"name": "A", **fields}), "a")
 
 
 def refused(**fields: Any) -> dict[str, str]:
     with pytest.raises(InvalidFields) as raised:
-        made(**fields)
+        make_agent(**fields)
     assert raised.value.code == "agent.invalid"
     return {".".join(map(str, each.path)): each.message for each in raised.value.fields}
 
@@ -36,21 +36,21 @@ def skill(skill_id: str, *requires: str, enabled: bool = True) -> JsonObject:
     return {"id": skill_id, "name": skill_id, "enabled": enabled, "requires": list(requires)}
 
 
-def test_what_is_left_out_is_filled_in() -> None:
-    agent = made(skills=[{"name": "Type Safety!"}, {"name": "type safety"}])
+def test_missing_fields_get_defaults() -> None:
+    agent = make_agent(skills=[{"name": "Type Safety!"}, {"name": "type safety"}])
     assert [each.id for each in agent.skills] == ["type-safety", "type-safety-2"]
     assert agent.skills[0].category_id == "general"
     assert agent.tool_permissions is None
     assert agent.to_json()["skillCategories"] == [{"id": "general", "name": "General", "color": "#61988E"}]
 
 
-def test_an_agent_and_its_json_are_the_same() -> None:
+def test_agent_survives_a_round_trip_through_json() -> None:
     for starter in STARTERS:
         assert Agent.of_json(starter.to_json()) == starter
         assert new_agent(parse(AgentInput, starter.to_json()), starter.id) == starter
 
 
-def test_the_starters_are_at_least_six_and_the_library_has_every_requirement() -> None:
+def test_starters_are_complete_and_the_library_has_all_requirements() -> None:
     assert len(STARTERS) >= 6
     assert len({starter.id for starter in STARTERS}) == len(STARTERS)
     known = {each.id for each in LIBRARY}
@@ -96,34 +96,34 @@ def test_the_starters_are_at_least_six_and_the_library_has_every_requirement() -
         ({"brainEntries": "broken"}, "brainEntries"),
     ],
 )
-def test_what_cannot_be_used_is_told_with_its_place(fields: JsonObject, path: str) -> None:
+def test_invalid_field_is_reported_with_its_path(fields: JsonObject, path: str) -> None:
     assert path in refused(**fields)
 
 
-def test_all_wrong_fields_are_told_at_once() -> None:
+def test_all_invalid_fields_are_reported_at_once() -> None:
     assert set(refused(name="", mode="x", includeBrain=1)) == {"name", "mode", "includeBrain"}
 
 
-def test_a_circle_of_skills_is_refused_with_its_way() -> None:
+def test_cycle_of_skills_is_rejected_with_its_path() -> None:
     skills = [skill("a", "b"), skill("b", "c"), skill("c", "a"), skill("d", "a")]
     assert refused(skills=skills)["skills.0.requires"] == "has a cycle: a → b → c → a"
 
 
-def test_a_long_chain_of_skills_is_no_circle() -> None:
+def test_long_chain_of_skills_is_accepted() -> None:
     skills = [skill(f"s{number}", f"s{number + 1}") for number in range(199)] + [skill("s199")]
-    assert len(made(skills=skills).skills) == 200
+    assert len(make_agent(skills=skills).skills) == 200
 
 
-def test_an_agent_that_is_too_large_in_all_is_refused() -> None:
+def test_agent_that_is_too_large_in_total_is_rejected() -> None:
     skills = [{"name": f"s{number}", "description": "x" * 60_000} for number in range(20)]
     assert "bytes, more than" in refused(skills=skills)[""]
 
 
-def test_line_breaks_of_other_systems_become_ours() -> None:
-    assert made(systemPrompt="a\r\nb\rc").system_prompt == "a\nb\nc"
+def test_line_breaks_are_normalised() -> None:
+    assert make_agent(systemPrompt="a\r\nb\rc").system_prompt == "a\nb\nc"
 
 
-def test_a_change_touches_only_what_it_names() -> None:
+def test_change_affects_only_the_given_fields() -> None:
     agent = STARTERS[0]
     changed = changed_agent(agent, parse(AgentChanges, {"description": "New."}))
     assert changed.to_json() == agent.to_json() | {"description": "New."}
@@ -132,25 +132,27 @@ def test_a_change_touches_only_what_it_names() -> None:
     assert changed_agent(agent, parse(AgentChanges, {"mode": None})).mode is None
 
 
-def test_what_was_read_can_be_sent_back() -> None:
+def test_fields_that_reads_add_are_accepted_in_changes() -> None:
     agent = STARTERS[0]
     extra: JsonObject = {"version": 3, "createdAt": "x", "updatedAt": "x", "tokens": {}, "brainEntries": []}
     assert changed_agent(agent, parse(AgentChanges, agent.to_json() | extra)) == agent
 
 
-def test_an_id_cannot_be_changed() -> None:
+def test_id_cannot_be_changed() -> None:
     with pytest.raises(InvalidFields, match="cannot be changed"):
         changed_agent(STARTERS[0], parse(AgentChanges, {"id": "other"}))
 
 
-def test_removing_a_category_that_skills_use_is_refused_and_never_drops_skills() -> None:
-    agent = made(skillCategories=[{"id": "c", "name": "C"}], skills=[{"name": "s", "categoryId": "c"}])
+def test_removing_a_category_in_use_is_rejected() -> None:
+    agent = make_agent(skillCategories=[{"id": "c", "name": "C"}], skills=[{"name": "s", "categoryId": "c"}])
     with pytest.raises(InvalidFields, match=r"skills\.0\.categoryId"):
         changed_agent(agent, parse(AgentChanges, {"skillCategories": []}))
 
 
-def test_switching_a_skill_on_switches_on_what_it_requires_and_off_is_refused_while_needed() -> None:
-    agent = made(skills=[skill("a", "b", enabled=False), skill("b", "c", enabled=False), skill("c", enabled=False)])
+def test_enabling_a_skill_enables_its_requirements_which_cannot_be_disabled() -> None:
+    agent = make_agent(
+        skills=[skill("a", "b", enabled=False), skill("b", "c", enabled=False), skill("c", enabled=False)]
+    )
     on = with_skill(agent, 0, {"enabled": True})
     assert [each.enabled for each in on.skills] == [True, True, True]
     with pytest.raises(InvalidFields, match="'b' is on and needs 'c'"):
@@ -158,7 +160,7 @@ def test_switching_a_skill_on_switches_on_what_it_requires_and_off_is_refused_wh
 
 
 @given(st.text(max_size=60), st.sets(st.text(max_size=60), max_size=5))
-def test_a_free_id_is_never_taken(wanted: str, taken: set[str]) -> None:
+def test_free_id_is_never_taken(wanted: str, taken: set[str]) -> None:
     assert free_id(wanted, taken) not in taken
 
 
@@ -172,7 +174,7 @@ _KEYS = st.sampled_from([*AgentInput.model_json_schema()["properties"], "other"]
 
 @settings(max_examples=150)
 @given(st.dictionaries(_KEYS, _JSON, max_size=5))
-def test_any_json_is_an_agent_or_a_refusal(fields: JsonObject) -> None:
+def test_any_json_is_an_agent_or_rejected(fields: JsonObject) -> None:
     try:
         agent = new_agent(parse(AgentInput, fields), "a")
     except InvalidFields as error:
@@ -189,12 +191,12 @@ def test_any_json_is_an_agent_or_a_refusal(fields: JsonObject) -> None:
         ("2026-01-31T12:00:00.5+02:00", "2026-01-31T10:00:00.500Z"),
     ],
 )
-def test_moments_have_one_form(text: str, at: str) -> None:
+def test_timestamps_are_normalised(text: str, at: str) -> None:
     assert moment(text) == at
     assert parse(EntryInput, {"type": "note", "content": "x", "timestamp": text}).timestamp == at
 
 
-def test_the_last_day_counts_whole() -> None:
+def test_end_of_day_includes_the_whole_day() -> None:
     assert moment("2026-01-31", end_of_day=True) == "2026-01-31T23:59:59.999Z"
 
 
@@ -209,11 +211,11 @@ def test_the_last_day_counts_whole() -> None:
         ({"type": "note", "content": "x", "metadata": {"source": "web"}}, "metadata.source"),
     ],
 )
-def test_an_entry_that_cannot_be_used_is_told_with_its_place(entry: JsonObject, path: str) -> None:
+def test_invalid_entry_is_reported_with_its_path(entry: JsonObject, path: str) -> None:
     with pytest.raises(InvalidFields) as raised:
         parse(EntryInput, entry)
     assert path in [".".join(map(str, each.path)) for each in raised.value.fields]
 
 
-def test_a_skill_takes_tools_as_patterns() -> None:
+def test_skill_accepts_tool_patterns() -> None:
     assert parse(SkillInput, {"name": "x", "tools": ["git/*", "*", "a/b/c"]}).tools == ["git/*", "*", "a/b/c"]

@@ -1,4 +1,4 @@
-"""Agents in the forms of other tools: what comes in, what goes out, and that nothing in a file does harm."""
+"""Import and export of agents in the formats of other apps; hostile files do no harm."""
 
 import json
 
@@ -72,7 +72,7 @@ def messages(found: FoundAgent) -> str:
     return "\n".join(problem.message for problem in found.problems)
 
 
-def test_a_sub_agent_keeps_prompt_model_mode_and_tools_and_never_widens_a_narrow_right() -> None:
+def test_sub_agent_keeps_its_settings_and_restricted_tools_are_not_widened() -> None:
     found = read("agents/code-reviewer.md", SUBAGENT)
     agent = new_agent(only(found), "code-reviewer")
     assert agent.name == agent.id == "code-reviewer"
@@ -82,7 +82,7 @@ def test_a_sub_agent_keeps_prompt_model_mode_and_tools_and_never_widens_a_narrow
     assert "Bash(git diff:*)" in messages(found)
 
 
-def test_a_sub_agent_without_a_list_of_tools_has_the_default_set() -> None:
+def test_sub_agent_without_a_tools_list_gets_the_default_tools() -> None:
     assert only(read("a.md", "---\nname: a\nmodel: inherit\n---\nHi")).tool_permissions is None
     assert only(read("a.md", "---\nname: a\ntools: []\n---\nHi")).tool_permissions == []
 
@@ -94,7 +94,7 @@ def test_front_matter_that_is_not_yaml_is_read_line_by_line() -> None:
     assert "line by line" in messages(found)
 
 
-def test_a_skill_file_becomes_a_skill_with_its_tools() -> None:
+def test_skill_file_becomes_a_skill_with_its_tools() -> None:
     found = read("skills/pdf-forms/SKILL.md", SKILL)
     (skill,) = found.skills
     assert (skill.id, skill.name) == ("pdf-forms", "pdf-forms")
@@ -104,7 +104,7 @@ def test_a_skill_file_becomes_a_skill_with_its_tools() -> None:
 
 
 @pytest.mark.parametrize("whole", [ZOO, {"agents": ZOO}, {"agents": {"agent-1": ZOO[0]}}, ZOO[0]])
-def test_the_file_of_agent_zoo_is_taken_with_its_memory_and_told_of_what_is_odd(whole: Json) -> None:
+def test_agent_zoo_file_is_read_with_its_memory_and_reports_unknown_parts(whole: Json) -> None:
     found = read("agents.json", json.dumps(whole))
     agent = only(found)
     assert (agent.id, agent.name, agent.appearance_seed) == ("agent-1", "Code Wizard", "seed-7")
@@ -114,13 +114,13 @@ def test_the_file_of_agent_zoo_is_taken_with_its_memory_and_told_of_what_is_odd(
         assert word in messages(found)
 
 
-def test_an_id_that_cannot_stand_in_an_address_becomes_one_that_can() -> None:
+def test_id_that_is_not_valid_in_a_url_is_converted() -> None:
     found = read("agents.json", '[{"id": "my agent/1", "name": "A"}]')
     assert only(found).id == "my-agent-1"
     assert "became 'my-agent-1'" in messages(found)
 
 
-def test_one_broken_agent_is_a_problem_and_the_rest_is_taken() -> None:
+def test_invalid_agent_is_a_problem_and_the_others_are_read() -> None:
     found = read("agents.json", '[{"name": ""}, 5, {"name": "Good"}, {"name": "B", "systemPrompt": 7}]')
     assert [agent.name for agent in found.agents] == ["Good"]
     assert [problem.code for problem in found.problems] == ["agent.unreadable"] * 3
@@ -135,27 +135,27 @@ def test_one_broken_agent_is_a_problem_and_the_rest_is_taken() -> None:
         "x" * (LARGEST + 1),
     ],
 )  # fmt: skip
-def test_hostile_files_are_problems_or_agents_and_never_a_crash(text: str) -> None:
+def test_hostile_file_yields_problems_or_agents(text: str) -> None:
     found = read("some/file.md", text)
     assert found.problems or found.agents
 
 
 @settings(max_examples=200)
 @given(st.text(max_size=300), st.sampled_from(["a.md", "SKILL.md", "agents.json", ""]))
-def test_no_text_crashes_the_reader(text: str, name: str) -> None:
+def test_reader_accepts_any_text(text: str, name: str) -> None:
     for candidate in (text, f"---\n{text}\n---\n{text}", f'{{"name": "a", {text}'):
         found = read(name, candidate)
         for agent in found.agents:
             assert agent.name
 
 
-def test_hidden_characters_are_told_of() -> None:
+def test_invisible_characters_are_reported() -> None:
     found = read("a.md", "---\nname: a\n---\nBe nice.\u200b\U000e0041")
     assert "2 invisible characters" in messages(found)
 
 
 @pytest.mark.parametrize("starter", STARTERS, ids=lambda starter: starter.id)
-def test_an_exported_file_of_agents_comes_back_the_same(starter: Agent) -> None:
+def test_exported_agent_is_read_back_unchanged(starter: Agent) -> None:
     entry = BrainEntry("e1", starter.id, "note", "x", "2026-01-01T00:00:00.000Z", True, ("t",), {"source": "mcp"})
     (file,) = write(starter, [entry], "json").files
     found = read(*file)
@@ -164,7 +164,7 @@ def test_an_exported_file_of_agents_comes_back_the_same(starter: Agent) -> None:
     assert orjson.loads(file[1])[0]["brainEntries"] == [entry.to_json()]
 
 
-def test_a_written_sub_agent_is_read_with_its_skills_in_the_prompt() -> None:
+def test_exported_sub_agent_is_read_back_with_its_skills_in_the_prompt() -> None:
     skill = Skill("s", "S", "Do it.", tools=("git/*",))
     agent = Agent(
         "x_y", "X: Y", 'Say "hi": now', "P", skills=(skill,), tool_permissions=("claude_code/Read", "files/read")
@@ -178,15 +178,15 @@ def test_a_written_sub_agent_is_read_with_its_skills_in_the_prompt() -> None:
     assert again.tool_permissions == ["claude_code/Read", "files/read", "git/*"]
 
 
-def test_what_a_sub_agent_cannot_say_is_told() -> None:
-    told = write(Agent("a", "A", tool_permissions=("*/read",), include_brain=True), (), "claude").problems
-    words = " ".join(problem.message for problem in told)
+def test_parts_that_a_sub_agent_file_cannot_hold_are_reported() -> None:
+    problems = write(Agent("a", "A", tool_permissions=("*/read",), include_brain=True), (), "claude").problems
+    words = " ".join(problem.message for problem in problems)
     assert "'*/read' has no name" in words
     assert "no tools" in words
     assert "Memory" in words
 
 
-def test_skills_are_written_one_file_each_and_come_back_the_same() -> None:
+def test_exported_skills_are_read_back_from_one_file_each() -> None:
     skills = (
         Skill("a", "A", "One line.\n\nThe rest.\n\nMore."),
         Skill("b", "B", "x  y\nz", tools=("claude_code/Read",)),
@@ -200,7 +200,7 @@ def test_skills_are_written_one_file_each_and_come_back_the_same() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "claude", "skills"])
-def test_no_path_of_an_export_leaves_its_folder(form: Form) -> None:
+def test_paths_of_an_export_stay_in_its_folder(form: Form) -> None:
     skill = Skill("..", "..", "x")
     for path, _ in write(Agent("a", "..", skills=(skill,)), (), form).files:
         assert not path.startswith("/")

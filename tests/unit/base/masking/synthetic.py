@@ -1,6 +1,6 @@
-"""Synthetic secrets, one per kind: drawn at test time from the formats that issuers document. None was ever issued.
+"""Synthetic secrets of every kind, generated from the formats that issuers document. None was ever issued.
 
-A template has parts in braces: a class of characters and how many. `a` small letters and digits, `A` all letters and
+A template has parts in braces: a class of characters and a count. `a` small letters and digits, `A` all letters and
 digits, `U` capitals and digits, `l` small letters, `L` all letters, `h` hexadecimal, `H` hexadecimal in capitals, `d`
 digits, `w` letters, digits, `_` and `-`, `b` the characters of base64.
 """
@@ -24,7 +24,7 @@ _CLASSES = {
 _UUID = "{h8}-{h4}-{h4}-{h4}-{h12}"
 
 TEMPLATES = {
-    # Without a form of their own.
+    # Without a recognisable form.
     "{a14}": "linkedin-client-id",
     "{a15}": "dropbox-short",
     "{a16}": "confluent-access linkedin-client-secret",
@@ -55,7 +55,7 @@ TEMPLATES = {
     "{d16}": "asana-id",
     "{d18}": "discord-id",
     "su{A12}": "sumologic-id",
-    # Of several parts.
+    # In several parts.
     "A3-{U6}-{U6}-{U5}-{U5}-{U5}-{U5}": "1password-secret-key",
     "pat{A14}.{h64}": "airtable-pat",
     "sc_{a12}.{a4}.acc_{a12}.{w44}": "authress",
@@ -80,7 +80,7 @@ TEMPLATES = {
     "AAAAAAAAAAAAAAAAAAAAAA{A80}": "twitter-bearer",
     "-----BEGIN RSA PRIVATE KEY-----{b64}-----END RSA PRIVATE KEY-----": "pem",
     "-----BEGIN OPENSSH PRIVATE KEY-----{b64}-----END OPENSSH PRIVATE KEY-----": "openssh",
-    # Known by how they begin.
+    # Recognisable by their prefix.
     "ops_eyJ{A260}": "1password-service",
     "p8e-{a32}": "adobe-secret",
     "AGE-SECRET-KEY-1{U58}": "age",

@@ -1,4 +1,4 @@
-"""How many kinds of secrets are masked, per place; and how much that is ordinary is masked with them."""
+"""How many kinds of secrets are masked in each place, and how many ordinary values are masked by mistake."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ SEEDS = range(3)
 
 
 def pasted(text: str) -> str:
-    """What a person sees of the servers in a pasted text before they are added."""
+    """Return the preview of the server in a pasted text."""
     (server,) = recognise(text).servers
     return f"{server.name} {json.dumps(trust_question(server, {}).to_json())}"
 
@@ -70,18 +70,18 @@ def leaks(secret: str, shown: str) -> bool:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_95_percent_of_kinds_are_masked(place: str) -> None:
-    """Over some 200 kinds; what is left are numbers, revisions of git and ids, which are ordinary."""
+    """Over some 200 kinds; the others look like numbers, Git revisions and ids, which are ordinary."""
     secrets = [(kind, secret) for seed in SEEDS for kind, secret in kinds(seed).items()]
     leaked = [kind for kind, secret in secrets if leaks(secret, PLACES[place](secret))]
     assert len(leaked) <= 0.05 * len(secrets), sorted(leaked)
 
 
-def test_there_are_enough_kinds() -> None:
+def test_synthetic_secrets_have_at_least_200_kinds() -> None:
     assert len(kinds(0)) >= 200
 
 
-def test_a_known_secret_is_masked_whatever_it_looks_like() -> None:
-    """As it is, and as it looks in a URL, in JSON, in base64, over several lines."""
+def test_known_secret_is_masked_in_every_encoding() -> None:
+    """Literally, and as encoded in a URL, in JSON, in base64, or over several lines."""
     known = KnownSecrets(["open sesame", "pass/word+1é", "line one of it\nline two of it"])
     masker = ValueMasker(known)
     for text in (
@@ -99,15 +99,14 @@ def test_a_known_secret_is_masked_whatever_it_looks_like() -> None:
     assert known.mask("sesame opens; line one") == "sesame opens; line one"
 
 
-def test_short_and_common_values_are_not_taken_for_known_secrets() -> None:
-    """They would mask ordinary words everywhere."""
+def test_short_and_common_values_are_not_known_secrets() -> None:
+    """Masking them would hide ordinary words everywhere."""
     known = KnownSecrets(["", "abc", "true", "production", "12345", "aaaaaaaaaaaa", "/usr/local/bin", "password"])
     text = "true production in /usr/local/bin with the password abc 12345 aaaaaaaaaaaa"
     assert known.mask(text) == text
 
 
-def test_many_known_secrets_cost_little_more_than_one() -> None:
-    """The pattern is a tree: its size, not its time, grows."""
+def test_hundreds_of_known_secrets_are_masked() -> None:
     values = [secret for seed in range(5) for secret in kinds(seed).values()]
     known = KnownSecrets(values)
     text = " ".join(values[:50])
@@ -223,7 +222,7 @@ this.revokeToken = async (client, request) => { return { refresh_token: refreshT
 
 
 @pytest.mark.parametrize("line", CODE)
-def test_source_text_about_secrets_is_not_masked(line: str) -> None:
+def test_source_code_about_secrets_is_not_masked(line: str) -> None:
     assert mask_text(line) == line
 
 
@@ -271,20 +270,20 @@ SHAPES: list[Any] = [
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_shapes_of_secrets_are_masked_in_the_audit(shape: Any) -> None:
-    """A name beside it, a parameter, a login, a flag, a place in a URL."""
+def test_secret_is_masked_in_the_audit_in_every_shape(shape: Any) -> None:
+    """Next to its name, as a parameter, a login or a flag, or in a URL."""
     masked = recorded(shape)
     assert "hunter22" not in masked
     assert "***" in masked
 
 
-def test_a_secret_of_a_known_form_is_masked_under_the_name_of_an_id() -> None:
-    """Only what merely looks random is an id there."""
+def test_secret_of_a_known_form_is_masked_under_the_name_of_an_id() -> None:
+    """An id may only look random."""
     assert recorded({"id": kinds(0)["github"], "page_id": kinds(0)["stripe"]}) == '{"id":"***","page_id":"***"}'
 
 
-def test_deeply_nested_arguments_are_shown_to_a_person_who_decides() -> None:
-    """Nesting must hide nothing in a pending approval; a record may cut it."""
+def test_deeply_nested_arguments_are_shown_in_approvals() -> None:
+    """A pending approval must not hide nested values; an audit record may cut them."""
     deep: Any = "rm -rf ~"
     for _ in range(100):
         deep = [deep]
@@ -292,8 +291,8 @@ def test_deeply_nested_arguments_are_shown_to_a_person_who_decides() -> None:
     assert "rm -rf ~" not in json.dumps(ValueMasker(KnownSecrets()).json({"x": deep}))
 
 
-def test_the_quick_look_misses_nothing_that_a_whole_look_masks() -> None:
-    """Small arguments are looked at quickly; beside something large the same ones are looked at whole."""
+def test_quick_check_is_suspicious_of_everything_that_is_masked() -> None:
+    """Small arguments are checked quickly; the same ones next to a large value are masked in full."""
     masker = ValueMasker(KnownSecrets())
     for shape in SHAPES:
         assert masker.is_suspect(canonical(shape)), shape

@@ -1,4 +1,4 @@
-"""What a record shows of arguments: no secret, a bounded size, and otherwise exactly what was given."""
+"""Arguments as audit records show them: no secret, a bounded size, and otherwise unchanged."""
 
 import base64
 from typing import Any
@@ -44,7 +44,7 @@ SECRETS = [
 
 
 @pytest.mark.parametrize("text", SECRETS)
-def test_a_credential_in_a_text_is_masked_and_the_text_around_it_kept(text: str) -> None:
+def test_credential_in_a_text_is_masked_and_the_text_around_it_kept(text: str) -> None:
     masked = show({"note": f"before {text} after"})["note"]
     assert masked.startswith("before ")
     assert MASK in masked
@@ -57,7 +57,7 @@ def test_a_credential_in_a_text_is_masked_and_the_text_around_it_kept(text: str)
     ["password", "Passwd", "pwd", "passphrase", "token", "accessToken", "access_token", "API-KEY", "apiKey", "api_key",
      "client_secret", "Authorization", "x-auth", "credentials", "Cookie", "privateKey", "aws.access.key"],
 )  # fmt: skip
-def test_a_value_under_the_name_of_a_secret_is_masked_whatever_it_is(name: str) -> None:
+def test_value_under_the_name_of_a_secret_is_always_masked(name: str) -> None:
     for value in ("plain words", 12345, ["a"], {"deep": "b"}):
         assert show({"outer": [{name: value, "x": 1}]}) == {"outer": [{name: MASK, "x": 1}]}
 
@@ -73,12 +73,12 @@ def test_a_value_under_the_name_of_a_secret_is_masked_whatever_it_is(name: str) 
         {"when": "12:30", "ratio": "a:b", "mail": "user@example.org"},
     ],
 )
-def test_what_only_looks_a_little_like_a_secret_is_shown(arguments: dict[str, Any]) -> None:
+def test_ordinary_values_that_resemble_secrets_are_shown(arguments: dict[str, Any]) -> None:
     assert show(arguments) == arguments
 
 
 @given(json_values)
-def test_what_is_shown_of_small_plain_arguments_is_what_was_given(value: Any) -> None:
+def test_small_arguments_without_secrets_are_shown_unchanged(value: Any) -> None:
     arguments = {"value": value}
     encoded = canonical(arguments)
     if len(encoded) <= SHOWN_BYTES and b"*" not in shown(arguments, encoded):
@@ -86,7 +86,7 @@ def test_what_is_shown_of_small_plain_arguments_is_what_was_given(value: Any) ->
 
 
 @given(st.text() | st.sampled_from(SECRETS), st.sampled_from(["note", "token", "api_key", "Kelvin", "pa\u017fs"]))
-def test_the_quick_look_never_misses_what_the_patterns_would_mask(text: str, name: str) -> None:
+def test_quick_check_never_misses_a_masked_value(text: str, name: str) -> None:
     arguments = {name: text}
     if shown(arguments, canonical(arguments)) == canonical(arguments):
         padded = {**arguments, "~": "x" * SHOWN_BYTES}
@@ -94,7 +94,7 @@ def test_the_quick_look_never_misses_what_the_patterns_would_mask(text: str, nam
 
 
 @given(json_values, st.integers(1, 400))
-def test_never_more_than_the_limit_is_shown(value: Any, times: int) -> None:
+def test_size_of_shown_arguments_is_limited(value: Any, times: int) -> None:
     arguments = {"list": [value] * times, "text": str(value) * times, "more": {str(n): value for n in range(times)}}
     assert len(shown(arguments, canonical(arguments))) <= SHOWN_BYTES + 512
 
@@ -113,27 +113,27 @@ LARGE: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("arguments", LARGE)
-def test_large_arguments_are_cut_and_say_so(arguments: dict[str, Any]) -> None:
+def test_large_arguments_are_cut_with_an_ellipsis(arguments: dict[str, Any]) -> None:
     text = shown(arguments, canonical(arguments))
     assert len(text) <= SHOWN_BYTES + 256
     assert "…" in text.decode()
 
 
-def test_deep_arguments_are_cut_and_say_so() -> None:
+def test_deep_arguments_are_cut_with_an_ellipsis() -> None:
     deep: Any = "bottom"
     for _ in range(100):
         deep = {"token_count": 1, "in": [deep]}
     assert "…" in shown(deep, canonical(deep)).decode()
 
 
-def test_a_secret_at_the_edge_of_what_is_shown_is_not_shown_in_part() -> None:
+def test_secret_at_the_cut_is_not_shown_in_part() -> None:
     for shift in range(60):
         text = "x" * (SHOWN_BYTES - 40 - shift) + " ghp_abcdefghijklmnopqrstuvwxyz0123456789"
         assert "ghp_" not in shown({"t": text}, canonical({"t": text})).decode()
 
 
-def written(bits: bytes) -> str:
-    """Random bits as Toolcrib writes the secrets that it makes."""
+def encoded_secret(bits: bytes) -> str:
+    """Encode random bytes as Toolcrib encodes the secrets that it generates."""
     return base64.urlsafe_b64encode(bits).rstrip(b"=").decode()
 
 
@@ -143,12 +143,12 @@ def written(bits: bytes) -> str:
     st.sampled_from(["", " ", "curl -H x:", '"', "\n", "https://example.org/?a=", "é", "\u200b"]),
     st.sampled_from(["", " ", "\n", '"}', ".", "\\", "é"]),
 )
-def test_the_secrets_that_toolcrib_makes_are_masked_wherever_they_stand(
+def test_secrets_generated_by_toolcrib_are_masked_in_any_context(
     bits: bytes, prefix: str, before: str, after: str
 ) -> None:
-    secret = prefix + written(bits)
+    secret = prefix + encoded_secret(bits)
     if not prefix and (secret.upper() == secret or secret.lower() == secret):
-        return  # once in ten thousand million homes
+        return  # practically never drawn, and not recognisable
     for arguments in ({"note": f"{before}{secret}{after}"}, {"list": [f"{before}{secret}"]}, {f"{secret}{after}": 1}):
         assert secret not in orjson.dumps(show(arguments)).decode()
 
@@ -161,7 +161,7 @@ def test_hashes_ids_and_long_words_are_shown(text: str) -> None:
     assert show({"note": text}) == {"note": text}
 
 
-def test_showing_changes_nothing_of_the_arguments() -> None:
+def test_arguments_are_not_modified() -> None:
     arguments = {"token": "t", "list": [{"password": "p"}]}
     before = canonical(arguments)
     shown(arguments, before)
@@ -169,5 +169,5 @@ def test_showing_changes_nothing_of_the_arguments() -> None:
 
 
 @given(st.text())
-def test_any_text_can_be_masked(text: str) -> None:
+def test_mask_accepts_any_text(text: str) -> None:
     assert isinstance(mask(text), str)

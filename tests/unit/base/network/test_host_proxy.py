@@ -1,4 +1,4 @@
-"""Which hosts a list allows, and what the proxy does with requests that are not what they seem."""
+"""Which hosts a list allows, and how the proxy answers malformed and forbidden requests."""
 
 import asyncio
 import base64
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
         ("::1", "::1", 80, True),
     ],
 )
-def test_an_entry_covers_exactly_what_it_names(entry: str, host: str, port: int, covered: bool) -> None:
+def test_entry_covers_exactly_the_named_hosts(entry: str, host: str, port: int, covered: bool) -> None:
     assert parse_host(entry).names(host, port) is covered
     assert parse_host(show_host(parse_host(entry))) == parse_host(entry)
 
@@ -39,13 +39,13 @@ def test_an_entry_covers_exactly_what_it_names(entry: str, host: str, port: int,
 @pytest.mark.parametrize(
     "text", ["", "*", "*.", "a b", "http://x", "a/b", "0x7f.1", "1.2.3", "-a", "a\nb", "a" * 300, "ä.de"]
 )
-def test_what_is_not_a_host_is_refused(text: str) -> None:
+def test_invalid_host_is_rejected(text: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_host(text)
 
 
 class _Proxy(HostProxy):
-    """A proxy whose names all resolve to one address, and what it reported."""
+    """A proxy that resolves every name to one address, with the hosts that it reported."""
 
     def __init__(self, hosts: Sequence[str] | None, address: str = "127.0.0.1") -> None:
         async def resolve(host: str, port: int) -> tuple[str, ...]:
@@ -55,8 +55,8 @@ class _Proxy(HostProxy):
         entries = [parse_host(each) for each in hosts] if hosts is not None else None
         super().__init__(entries, lambda host, is_reached: self.seen.append((host, is_reached)), resolve)
 
-    async def ask(self, request: str, *, token: bool = True) -> str:
-        """Send a request and return the first line of the answer."""
+    async def send(self, request: str, *, token: bool = True) -> str:
+        """Send a request and return the first line of the response."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         parsed = urlsplit(self.variables()["HTTPS_PROXY"])
         given = base64.b64encode(f"{parsed.username}:{parsed.password}".encode()).decode()
@@ -67,23 +67,23 @@ class _Proxy(HostProxy):
         return line.decode().strip()
 
 
-async def test_a_listed_name_does_not_open_a_private_address() -> None:
+async def test_listed_name_does_not_open_a_private_address() -> None:
     listening = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     request = f"CONNECT rebound.example.com:{port} HTTP/1.1"
     async with listening, _Proxy(["*.example.com"]) as proxy:
-        assert (await proxy.ask(request)).startswith("HTTP/1.1 403")
+        assert (await proxy.send(request)).startswith("HTTP/1.1 403")
         assert proxy.seen == [("127.0.0.1", False)]  # the entry that would allow it
         async with _Proxy(["*.example.com", "127.0.0.1"]) as allowed:
-            assert (await allowed.ask(request)).startswith("HTTP/1.1 200")
+            assert (await allowed.send(request)).startswith("HTTP/1.1 200")
             assert allowed.seen == [(f"rebound.example.com:{port}", True)]
 
 
 async def test_metadata_services_are_refused_even_if_listed() -> None:
     for address in ("169.254.169.254", "100.100.100.200"):
         async with _Proxy([address, "*.example.com"], address) as proxy:
-            assert (await proxy.ask(f"CONNECT {address}:80 HTTP/1.1")).startswith("HTTP/1.1 403")
-            assert (await proxy.ask("CONNECT a.example.com:80 HTTP/1.1")).startswith("HTTP/1.1 403")
+            assert (await proxy.send(f"CONNECT {address}:80 HTTP/1.1")).startswith("HTTP/1.1 403")
+            assert (await proxy.send("CONNECT a.example.com:80 HTTP/1.1")).startswith("HTTP/1.1 403")
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ async def test_metadata_services_are_refused_even_if_listed() -> None:
         ("GET http://2130706433/ HTTP/1.1", "403"),
     ],
 )
-async def test_odd_requests_reach_nothing(request_line: str, status: str) -> None:
+async def test_malformed_and_forbidden_requests_are_refused(request_line: str, status: str) -> None:
     async with _Proxy(["example.com"], "192.0.2.1") as proxy:
-        assert (await proxy.ask(request_line)).split()[1] == status
+        assert (await proxy.send(request_line)).split()[1] == status
 
 
-async def test_the_proxy_requires_its_token() -> None:
+async def test_request_without_the_token_is_refused() -> None:
     async with _Proxy(["127.0.0.1"]) as proxy:
-        assert (await proxy.ask("CONNECT 127.0.0.1:9 HTTP/1.1", token=False)).split()[1] == "407"
+        assert (await proxy.send("CONNECT 127.0.0.1:9 HTTP/1.1", token=False)).split()[1] == "407"
         assert proxy.seen == []

@@ -1,4 +1,4 @@
-"""The judgement of addresses: which URLs may be requested, and which addresses dialled."""
+"""Which URLs may be requested, and which addresses may be dialled."""
 
 import json
 import os
@@ -25,21 +25,21 @@ LOCAL = ("127.0.0.1", "127.8.9.10", "::1", "10.0.0.1", "172.16.0.1", "192.168.0.
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_a_public_address_may_always_be_dialled(address: str) -> None:
+def test_public_address_may_always_be_dialled(address: str) -> None:
     assert is_public(address)
     assert may_dial(address, local_allowed=False)
     assert may_dial(address, local_allowed=True)
 
 
 @pytest.mark.parametrize("address", NEVER)
-def test_addresses_that_lead_around_the_guard_are_never_dialled(address: str) -> None:
+def test_reserved_address_may_never_be_dialled(address: str) -> None:
     assert not is_public(address)
     assert not may_dial(address, local_allowed=False)
     assert not may_dial(address, local_allowed=True)
 
 
 @pytest.mark.parametrize("address", LOCAL)
-def test_a_local_address_is_dialled_only_where_its_owner_named_it(address: str) -> None:
+def test_local_address_may_be_dialled_only_where_allowed(address: str) -> None:
     assert not may_dial(address, local_allowed=False)
     assert may_dial(address, local_allowed=True)
 
@@ -53,13 +53,13 @@ def test_no_address_is_both_public_and_special(address: IPv4Address | IPv6Addres
 
 
 @given(st.ip_addresses(v=4))
-def test_an_address_inside_another_kind_is_not_public(address: IPv4Address) -> None:
+def test_embedded_ipv4_address_is_not_public(address: IPv4Address) -> None:
     inside = int(address)
     for carrier in (0xFFFF << 32, 0x64FF9B << 96, 0x2002 << 112 | inside << 80, 0):
         assert not is_public(IPv6Address(carrier | inside))
 
 
-def test_a_url_gets_one_form() -> None:
+def test_url_is_normalised() -> None:
     checked = check_url("HTTPS://EXAMPLE.com.:443/a%20b?q=1#part", local_allowed=False)
     assert checked.text == "https://example.com/a%20b?q=1"
     assert (checked.host, checked.port, checked.origin, checked.local) == (
@@ -70,14 +70,14 @@ def test_a_url_gets_one_form() -> None:
     )
 
 
-def test_a_name_in_another_script_is_shown_in_punycode() -> None:
+def test_international_name_is_shown_in_punycode() -> None:
     assert check_url("https://bücher.example/", local_allowed=False).text == "https://xn--bcher-kva.example/"
 
 
 @pytest.mark.parametrize(
     "url", ["http://127.0.0.1:8000/mcp", "http://localhost/", "http://[::1]:1/", "http://crib.localhost/"]
 )
-def test_plain_http_is_for_this_machine_and_its_owner_only(url: str) -> None:
+def test_plain_http_to_this_machine_needs_permission(url: str) -> None:
     assert check_url(url, local_allowed=True).local
     with pytest.raises(InvalidRequest) as refusal:
         check_url(url, local_allowed=False)
@@ -85,13 +85,13 @@ def test_plain_http_is_for_this_machine_and_its_owner_only(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://192.168.1.2/", "http://example.com/", "http://printer.local/"])
-def test_plain_http_to_another_machine_is_refused_even_for_the_owner(url: str) -> None:
+def test_plain_http_to_another_machine_is_always_refused(url: str) -> None:
     with pytest.raises(InvalidRequest):
         check_url(url, local_allowed=True)
 
 
 @pytest.mark.parametrize("url", ["https://10.0.0.1/", "https://localhost/", "https://[fd12::1]/"])
-def test_a_host_of_this_network_is_for_the_owner_only(url: str) -> None:
+def test_host_of_the_local_network_needs_permission(url: str) -> None:
     assert check_url(url, local_allowed=True).local
     with pytest.raises(InvalidRequest):
         check_url(url, local_allowed=False)
@@ -122,19 +122,19 @@ def test_a_host_of_this_network_is_for_the_owner_only(url: str) -> None:
         f"https://{'a' * 64}.example/",
     ],
 )
-def test_what_two_readers_could_read_differently_is_refused(url: str) -> None:
+def test_ambiguous_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidRequest):
         check_url(url, local_allowed=True)
 
 
-def test_a_refusal_shows_no_password() -> None:
+def test_refusal_shows_no_password() -> None:
     with pytest.raises(InvalidRequest) as refusal:
         check_url("https://user:hunter2@example.com/?token=hunter2", local_allowed=False)
     assert "hunter2" not in refusal.value.message
 
 
 @given(st.text(max_size=60), st.booleans())
-def test_any_text_is_either_refused_or_has_a_stable_form(text: str, local_allowed: bool) -> None:
+def test_any_text_is_refused_or_has_a_stable_form(text: str, local_allowed: bool) -> None:
     try:
         checked = check_url(f"https://{text}", local_allowed=local_allowed)
     except InvalidRequest:
@@ -156,12 +156,12 @@ def test_any_text_is_either_refused_or_has_a_stable_form(text: str, local_allowe
         ("", "https://a.example/", False),
     ],
 )
-def test_a_resource_covers_what_lies_below_it(resource: str, url: str, within: bool) -> None:
+def test_resource_covers_paths_below_it(resource: str, url: str, within: bool) -> None:
     assert covers(resource, url) is within
 
 
 @pytest.mark.skipif(not CORPUS, reason="TOOLCRIB_CORPUS is not set")
-def test_no_address_of_the_corpus_gets_past_the_guard() -> None:
+def test_no_url_of_the_corpus_bypasses_the_guard() -> None:
     lines = Path(CORPUS or "", "own-vectors", "url-guard.jsonl").read_text(encoding="utf-8").splitlines()
     passed: dict[bool, list[str]] = {False: [], True: []}
     for line in lines:

@@ -1,4 +1,4 @@
-"""The mark that a server and all its descendants carry."""
+"""The marker that a server and all its descendants carry."""
 
 import subprocess
 import sys
@@ -19,21 +19,25 @@ def begin() -> "subprocess.Popen[bytes]":
 
 
 def pids(mark: str) -> list[int]:
-    """The processes with a mark."""
+    """Return the ids of the processes with a marker."""
     return [seen.pid for seen in find_marked({mark})]
 
 
-def test_a_process_is_found_by_its_mark_and_only_by_that() -> None:
+def test_process_is_found_and_killed_by_its_marker() -> None:
     mark = new_mark()
-    with start_marked(begin, mark) as ours, start_marked(begin, new_mark()) as other, start_marked(begin, None) as none:
-        assert pids(mark) == [ours.pid]
+    with (
+        start_marked(begin, mark) as marked,
+        start_marked(begin, new_mark()) as other,
+        start_marked(begin, None) as none,
+    ):
+        assert pids(mark) == [marked.pid]
         assert kill_marked({mark}) == ()
-        assert (ours.wait(10), other.poll(), none.poll()) == (-9, None, None)
+        assert (marked.wait(10), other.poll(), none.poll()) == (-9, None, None)
         other.kill()
         none.kill()
 
 
-def test_what_another_thread_starts_meanwhile_is_not_marked() -> None:
+def test_process_started_by_another_thread_is_not_marked() -> None:
     mark, others = new_mark(), list["subprocess.Popen[bytes]"]()
 
     def begin_both() -> "subprocess.Popen[bytes]":
@@ -42,14 +46,14 @@ def test_what_another_thread_starts_meanwhile_is_not_marked() -> None:
         thread.join()
         return begin()
 
-    with start_marked(begin_both, mark) as ours:
-        assert pids(mark) == [ours.pid]
-        ours.kill()
+    with start_marked(begin_both, mark) as marked:
+        assert pids(mark) == [marked.pid]
+        marked.kill()
     with others[0] as other:
         other.kill()
 
 
-def test_a_start_that_fails_leaves_no_mark_on_the_crib() -> None:
+def test_failed_start_leaves_no_marker_on_the_crib() -> None:
     mark = new_mark()
     with pytest.raises(FileNotFoundError):
         start_marked(lambda: subprocess.Popen(["/nowhere/at/all"]), mark)

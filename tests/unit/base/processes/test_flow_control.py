@@ -1,4 +1,4 @@
-"""How much of the event loop one upstream's output may take."""
+"""How much of the event loop the output of one upstream may take."""
 
 import asyncio
 import heapq
@@ -17,12 +17,12 @@ from toolcrib.base.processes.pipes import SLICE, FlowControl
 
 @pytest.fixture(autouse=True)
 def one_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count all work together, however long it takes on a busy machine."""
+    """Measure in one unlimited window, independent of the machine's load."""
     monkeypatch.setattr(pipes, "WINDOW", math.inf)
 
 
 class StepLoop(asyncio.SelectorEventLoop):
-    """An event loop that calls what is due in order of time, without waiting, and notes the delays."""
+    """An event loop that runs callbacks in order of time without waiting, and records the delays."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class StepLoop(asyncio.SelectorEventLoop):
         return handle
 
     def run(self) -> None:
-        """Call until nothing is due any more."""
+        """Run until nothing is scheduled."""
         while self._due:
             self._now, _, handle = heapq.heappop(self._due)
             if not handle.cancelled():
@@ -51,7 +51,7 @@ class StepLoop(asyncio.SelectorEventLoop):
 
 
 class Source:
-    """A source whose data costs as long to handle as a test says."""
+    """A source whose data takes `seconds` to handle."""
 
     def __init__(self, seconds: float = 0.0, loop: AbstractEventLoop | None = None) -> None:
         self.seconds = seconds
@@ -72,7 +72,7 @@ class Source:
         self.is_held = False
 
 
-async def done(source: Source) -> None:
+async def until_handled(source: Source) -> None:
     """Wait until everything is handled."""
     over = asyncio.Event()
     source.flow.finish(over.set)
@@ -80,7 +80,7 @@ async def done(source: Source) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_message_that_arrives_alone_is_handled_at_once() -> None:
+async def test_single_message_is_handled_at_once() -> None:
     source = Source()
     source.flow.received(b"one")
     assert source.handled == [b"one"]
@@ -88,20 +88,20 @@ async def test_a_message_that_arrives_alone_is_handled_at_once() -> None:
 
 
 @pytest.mark.anyio
-async def test_much_data_is_handled_in_order_over_several_turns_while_reading_stops() -> None:
+async def test_large_data_is_handled_in_order_over_several_turns_while_reading_is_held() -> None:
     source = Source(seconds=0.001)
     data = bytes(range(256)) * 1024  # 32 slices
     source.flow.received(data)
     assert source.flow.is_behind
     assert source.is_held
-    assert len(source.handled) < 10, "one turn of the loop"
+    assert len(source.handled) < 10, "only one turn of the loop"
     source.flow.received(b"and more")
-    await done(source)
+    await until_handled(source)
     assert b"".join(source.handled) == data + b"and more"
     assert max(map(len, source.handled)) <= SLICE
 
 
-def test_reading_goes_on_after_everything_is_handled() -> None:
+def test_reading_resumes_after_everything_is_handled() -> None:
     loop = StepLoop()
     source = Source(seconds=0.001, loop=loop)
     source.flow.received(b"x" * SLICE * 20)
@@ -111,13 +111,13 @@ def test_reading_goes_on_after_everything_is_handled() -> None:
     assert not source.flow.is_behind
 
 
-def test_a_busy_flow_rests_longer_than_it_works() -> None:
+def test_busy_flow_rests_longer_than_it_works() -> None:
     loop = StepLoop()
     source = Source(seconds=0.001, loop=loop)
     source.flow.received(b"x" * SLICE * 200)
     loop.run()
     rests = [delay for delay in loop.delays if delay]
-    assert sum(rests) > 2 * 0.1, "three seconds for each of work, after the first 0.05 s"
+    assert sum(rests) > 2 * 0.1, "three seconds of rest for each second of work, after the first 0.05 s"
     assert max(map(len, source.handled)) <= SLICE
     assert sum(map(len, source.handled)) == SLICE * 200
 
@@ -132,15 +132,15 @@ def test_two_busy_flows_rest_longer_than_one() -> None:
     one.flow.received(b"x" * SLICE * 100)
     other.flow.received(b"x" * SLICE * 100)
     loop.run()
-    assert sum(loop.delays) > 2.5 * alone, "twice the work, at half the share each"
+    assert sum(loop.delays) > 2.5 * alone, "twice the work, at half the share for each"
 
 
 @pytest.mark.anyio
-async def test_what_is_dropped_is_not_handled_and_the_end_is_reported() -> None:
+async def test_dropped_data_is_not_handled_and_finish_is_reported() -> None:
     source = Source(seconds=0.001)
     source.flow.received(b"x" * SLICE * 100)
     handled = len(source.handled)
     source.flow.drop()
     assert not source.is_held
-    await done(source)
+    await until_handled(source)
     assert len(source.handled) == handled

@@ -1,4 +1,4 @@
-"""Lines out of chunks: the same however the chunks fall, bounded whatever comes."""
+"""Lines from chunks: independent of chunk borders, and bounded."""
 
 import tracemalloc
 from itertools import pairwise
@@ -12,13 +12,13 @@ LIMIT = 20
 
 
 def read(chunks: list[bytes], limit: int = LIMIT) -> list[Line]:
-    """All lines of these chunks."""
+    """Return all lines of these chunks."""
     lines = Lines(limit)
     return [line for chunk in chunks for line in lines.feed(chunk)] + lines.end()
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
-    """The same bytes in pieces."""
+    """Split the bytes at these places."""
     at = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
     return [data[start:end] for start, end in pairwise(at)]
 
@@ -26,7 +26,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 @given(
     st.lists(st.binary(max_size=2 * LIMIT).map(lambda line: line.replace(b"\n", b"-"))), st.lists(st.integers(0, 999))
 )
-def test_lines_do_not_depend_on_how_the_bytes_come(written: list[bytes], places: list[int]) -> None:
+def test_lines_do_not_depend_on_chunk_borders(written: list[bytes], places: list[int]) -> None:
     data = b"".join(line + b"\n" for line in written)
     found = [line for line in read(cut(data, places)) if isinstance(line, bytes) or line.over]
     assert [line if isinstance(line, bytes) else line.size for line in found] == [
@@ -34,7 +34,7 @@ def test_lines_do_not_depend_on_how_the_bytes_come(written: list[bytes], places:
     ]
 
 
-def test_a_line_over_the_limit_is_told_when_it_passes_it_and_when_it_is_over() -> None:
+def test_oversized_line_is_reported_at_the_limit_and_at_its_end() -> None:
     lines = Lines(LIMIT)
     assert lines.feed(b"before\nhead" + b"x" * 20) == [
         b"before",
@@ -49,13 +49,13 @@ def test_a_line_over_the_limit_is_told_when_it_passes_it_and_when_it_is_over() -
     assert lines.pending == 0
 
 
-def test_what_is_not_ended_is_a_line_at_the_end() -> None:
+def test_unterminated_text_is_a_line_at_the_end() -> None:
     assert read([b"one\ntw", b"o"]) == [b"one", b"two"]
     assert read([b"one\n"]) == [b"one"]
     assert [line.size for line in read([b"x" * 50]) if isinstance(line, OversizedLine)] == [50, 50]
 
 
-def test_a_line_without_end_takes_no_memory() -> None:
+def test_endless_line_uses_bounded_memory() -> None:
     lines = Lines()
     chunk = b"x" * 65_536
     tracemalloc.start()
@@ -67,7 +67,7 @@ def test_a_line_without_end_takes_no_memory() -> None:
     assert most < 3 * 16 * 1024 * 1024
 
 
-def test_garbage_is_counted_the_first_of_it_kept_and_at_some_point_too_much() -> None:
+def test_garbage_is_counted_sampled_and_limited() -> None:
     garbage = Garbage()
     for number in range(GARBAGE_LINES):
         garbage.add(f"line {number} {'x' * 300}".encode())
@@ -78,7 +78,7 @@ def test_garbage_is_counted_the_first_of_it_kept_and_at_some_point_too_much() ->
     assert garbage.is_too_much
 
 
-def test_empty_lines_count_by_their_size_only() -> None:
+def test_empty_lines_count_by_size_only() -> None:
     garbage = Garbage()
     for _ in range(GARBAGE_BYTES):
         garbage.add_blank()

@@ -1,4 +1,4 @@
-"""What may reach a server, and that there is one place that starts processes."""
+"""The environment of a server, its sandbox, and the one function that starts processes."""
 
 import ast
 import socket
@@ -12,8 +12,8 @@ from toolcrib.base.processes.start import MARKER, NETWORK_NAMES, child_environme
 from toolcrib.model.sandbox import SandboxGrants, SandboxNetwork
 
 
-def test_a_server_gets_the_base_names_what_is_declared_and_the_marker() -> None:
-    ours = {
+def test_server_gets_base_names_declared_variables_and_the_marker() -> None:
+    inherited = {
         "PATH": "/bin",
         "HOME": "/home/me",
         "ANTHROPIC_API_KEY": "x",
@@ -23,18 +23,18 @@ def test_a_server_gets_the_base_names_what_is_declared_and_the_marker() -> None:
         "LD_PRELOAD": "x",
         "PYTHONPATH": "x",
     }
-    given = child_environment(ours, {"PATH": "/opt/bin", "KEY": "declared", MARKER: "forged"}, "crib")
+    given = child_environment(inherited, {"PATH": "/opt/bin", "KEY": "declared", MARKER: "forged"}, "crib")
     assert given == {"PATH": "/opt/bin", "HOME": "/home/me", "KEY": "declared", MARKER: "crib"}
 
 
 @pytest.mark.parametrize("name", NETWORK_NAMES)
-def test_a_server_gets_the_proxies_and_certificates_of_the_user(name: str) -> None:
-    assert child_environment({name: "ours"}, {}, "crib") == {name: "ours", MARKER: "crib"}
-    assert child_environment({name: "ours"}, {name: "declared"}, "crib")[name] == "declared"
+def test_server_gets_the_users_proxies_and_certificates(name: str) -> None:
+    assert child_environment({name: "inherited"}, {}, "crib") == {name: "inherited", MARKER: "crib"}
+    assert child_environment({name: "inherited"}, {name: "declared"}, "crib")[name] == "declared"
 
 
-def test_one_function_starts_processes() -> None:
-    """The modules that could start a server, and the calls that do."""
+def test_only_one_function_starts_processes() -> None:
+    """Lists the modules that could start a server, and their calls that do."""
     starters = {"Popen", "run", "call", "check_call", "check_output", "open_process", "run_process", "system", "popen"}
     starters |= {"create_subprocess_exec", "create_subprocess_shell", "subprocess_exec", "posix_spawn", "fork", "execv"}
     owners = {"subprocess", "os", "anyio", "asyncio", "pty"}
@@ -52,7 +52,7 @@ def test_one_function_starts_processes() -> None:
     assert found == ["start.py: subprocess.Popen"]
 
 
-def test_a_servers_variables_have_no_effect_before_its_sandbox_is_in_force() -> None:
+def test_servers_variables_take_effect_only_inside_its_sandbox() -> None:
     support = SandboxSupport(True, "", module="/nono.so")
     environment = {"LD_PRELOAD": "/evil.so", "PYTHONPATH": "/evil", MARKER: "m"}
     words, passed = sandboxed_command(["server", "--flag"], environment, SandboxGrants(), support)
@@ -62,12 +62,12 @@ def test_a_servers_variables_have_no_effect_before_its_sandbox_is_in_force() -> 
 
 @pytest.mark.skipif(not sandbox_support().is_supported, reason="This system has no sandbox.")
 @pytest.mark.parametrize("network", ["all", "none", "hosts"])
-def test_a_sandbox_need_not_include_the_crib_itself(network: SandboxNetwork) -> None:
-    own, theirs = socket.socketpair()
+def test_sandboxed_server_starts_without_access_to_the_crib(network: SandboxNetwork) -> None:
+    own, guard_end = socket.socketpair()
     script = 'echo started; n=3; while [ $n -lt 99 ]; do (: >&$n) 2>/dev/null && echo "has $n"; n=$((n+1)); done'
-    with own, theirs:
-        guard = theirs.fileno() if network == "hosts" else -1
+    with own, guard_end:
+        guard = guard_end.fileno() if network == "hosts" else -1
         grants = SandboxGrants(("/bin", "/usr", "/lib", "/lib64"), ("/dev/null",), network, guard=guard)
         process = start_server("x", ["/bin/sh", "-c", script], {}, "/", sandbox=grants)
         output, errors = process.communicate(timeout=30)
-    assert (output, errors) == (b"started\n", b"")  # and it has no descriptor but its pipes
+    assert (output, errors) == (b"started\n", b"")  # it has no descriptor other than its pipes

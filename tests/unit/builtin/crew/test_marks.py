@@ -1,4 +1,4 @@
-"""The crew tools by name and mark, exactly as the product says, and each with all that a model has to know."""
+"""Names and marks of the crew tools, and the descriptions that a model needs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,21 +31,21 @@ def marked(has: Callable[[ToolDefinition], bool]) -> set[str]:
     return {name for name, definition in DEFINITIONS.items() if has(definition)}
 
 
-def test_the_crew_has_exactly_the_tools_of_the_product() -> None:
+def test_crew_has_exactly_the_documented_tools() -> None:
     assert set(DEFINITIONS) == {f"crib_{name}" for name in NAMES}
     assert SERVER == "crew"
 
 
-def test_two_are_privileged() -> None:
+def test_two_tools_are_privileged() -> None:
     assert marked(lambda definition: definition.marks.privileged) == PRIVILEGED
 
 
-def test_eight_are_blocked_for_schedules() -> None:
+def test_eight_tools_are_blocked_for_schedules() -> None:
     assert marked(lambda definition: definition.marks.scheduler_blocked) == SCHEDULER_BLOCKED
 
 
 @pytest.mark.parametrize("name", sorted(DEFINITIONS))
-def test_a_tool_says_what_it_does_when_to_use_it_and_what_it_returns(name: str) -> None:
+def test_description_states_use_and_result_and_all_parameters(name: str) -> None:
     definition = DEFINITIONS[name]
     assert definition.title
     assert "Use it " in definition.description
@@ -55,12 +55,12 @@ def test_a_tool_says_what_it_does_when_to_use_it_and_what_it_returns(name: str) 
         assert schema.get("description"), parameter
 
 
-def test_what_a_tool_requires_is_described_for_people() -> None:
+def test_each_required_service_has_a_description() -> None:
     required = {service for definition in DEFINITIONS.values() for service in definition.requires}
     assert required <= set(CONDITIONS)
 
 
-def test_a_tool_whose_service_is_missing_is_not_offered_and_says_what_it_lacks() -> None:
+def test_tool_with_a_missing_service_is_not_offered_and_names_it() -> None:
     @tool(requires=["sails", "wind"])
     async def cross() -> None:
         """Cross the sea."""
@@ -74,7 +74,7 @@ def test_a_tool_whose_service_is_missing_is_not_offered_and_says_what_it_lacks()
     assert [each.ref.tool for each in offered] == ["cross"]
 
 
-def test_a_service_that_nobody_described_is_named() -> None:
+def test_missing_service_without_a_description_is_named() -> None:
     async def cross() -> None:
         """Cross the sea."""
 

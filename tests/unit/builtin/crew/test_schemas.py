@@ -1,6 +1,6 @@
-"""The definition of every crew tool is what it was: a change shows here first, and is made on purpose.
+"""The definition of each crew tool equals its stored schema, so every change is deliberate.
 
-`python tests/unit/crew/test_schemas.py` writes the files anew.
+`python tests/unit/builtin/crew/test_schemas.py` writes the stored schemas.
 """
 
 from pathlib import Path
@@ -16,19 +16,19 @@ DEFINITIONS = crew_server({}).definitions
 
 
 def described(name: str) -> JsonObject:
-    """All that a client, and policy, is told of a tool."""
+    """Return everything that clients and the policy receive about a tool."""
     found = DEFINITIONS[name].tool(SERVER, "builtin")
     more: JsonObject = {"marks": found.marks.to_json(), "requires": list(found.requires), "timeout": found.timeout}
     return {**found.definition, **more}
 
 
 @pytest.mark.parametrize("name", sorted(DEFINITIONS))
-def test_a_tool_is_defined_as_it_was(name: str) -> None:
-    written = SCHEMAS / f"{name}.json"
-    assert orjson.loads(written.read_bytes()) == orjson.loads(orjson.dumps(described(name)))
+def test_definition_equals_the_stored_schema(name: str) -> None:
+    stored = SCHEMAS / f"{name}.json"
+    assert orjson.loads(stored.read_bytes()) == orjson.loads(orjson.dumps(described(name)))
 
 
-def test_there_is_no_schema_of_a_tool_that_is_gone() -> None:
+def test_each_stored_schema_belongs_to_a_tool() -> None:
     assert {path.stem for path in SCHEMAS.glob("*.json")} == set(DEFINITIONS)
 
 

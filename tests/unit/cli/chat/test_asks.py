@@ -1,4 +1,4 @@
-"""What a typed line says to a call or to a question of the agent."""
+"""Typed lines as answers to pending approvals and questions."""
 
 import pytest
 
@@ -30,16 +30,16 @@ COLOURS: JsonObject = {"question": "Which?", "options": [{"label": "Red"}, {"lab
         ("a file is missing", None),
     ],
 )
-def test_a_line_is_a_verdict_or_none(line: str, verdict: Verdict | None) -> None:
+def test_line_is_read_as_a_verdict(line: str, verdict: Verdict | None) -> None:
     assert read_verdict(line, needs_word=False) == verdict
 
 
 @pytest.mark.parametrize("line", ["a", "y", "yes", "s", "w", ""])
-def test_what_may_destroy_something_is_approved_by_whole_words_only(line: str) -> None:
+def test_destructive_call_needs_a_whole_word_to_approve(line: str) -> None:
     assert read_verdict(line, needs_word=True) is None
 
 
-def test_whole_words_and_a_short_no_always_count() -> None:
+def test_whole_words_and_a_short_denial_always_count() -> None:
     assert read_verdict("approve", needs_word=True) == Verdict()
     assert read_verdict("always", needs_word=True) == Verdict(scope="always")
     assert read_verdict("d no", needs_word=True) == Verdict("deny", reason="no")
@@ -72,7 +72,7 @@ def test_words_after_a_scope_choose_the_wider_rule() -> None:
     ("line", "answer"),
     [("2", "Blue"), (" red ", "Red"), ("Green, rather", "Green, rather"), ("3", None), ("0", None), ("", None)],
 )
-def test_an_answer_is_a_choice_by_number_or_name_or_words(line: str, answer: Json) -> None:
+def test_answer_is_a_choice_by_number_or_name_or_free_text(line: str, answer: Json) -> None:
     assert read_choice(COLOURS, line) == answer
 
 
@@ -83,11 +83,11 @@ def test_several_choices_are_separated_by_commas(line: str, answer: Json) -> Non
     assert read_choice({**COLOURS, "multiSelect": True}, line) == answer
 
 
-def test_a_question_without_choices_takes_any_words_also_numbers() -> None:
+def test_question_without_choices_accepts_any_text() -> None:
     assert read_choice({"question": "How many?"}, "5") == "5"
 
 
-def test_what_waits_is_answered_in_order_and_goes_when_it_is_resolved() -> None:
+def test_pending_requests_are_answered_in_order_and_removed_when_resolved() -> None:
     asks = Asks()
     first, second = asks.note(CALL), asks.note({**CALL, "approvalId": "a2"})
     assert asks.first is first
@@ -97,12 +97,12 @@ def test_what_waits_is_answered_in_order_and_goes_when_it_is_resolved() -> None:
     assert asks.first is None
 
 
-def test_answers_on_the_command_line_go_by_the_whole_text_of_a_question() -> None:
-    asked = ["a=b or c?", "Which?"]
-    assert read_answers(asked, ["a=b or c?=c", "Which?=Red", "Which?=Blue"]) == {
+def test_command_line_answers_match_the_full_text_of_a_question() -> None:
+    questions = ["a=b or c?", "Which?"]
+    assert read_answers(questions, ["a=b or c?=c", "Which?=Red", "Which?=Blue"]) == {
         "a=b or c?": "c",
         "Which?": ["Red", "Blue"],
     }
     assert read_answers(["Which?"], ["Red = warm"]) == {"Which?": "Red = warm"}
     with pytest.raises(InvalidRequest):
-        read_answers(asked, ["Red"])
+        read_answers(questions, ["Red"])

@@ -1,4 +1,4 @@
-"""What keys make of a line."""
+"""Editing of the input line by keys."""
 
 import pytest
 from hypothesis import given
@@ -46,14 +46,14 @@ def test_enter_sends_the_line_and_begins_a_new_one() -> None:
     assert editor.text == "three"
 
 
-def test_what_was_sent_comes_back_and_the_draft_too() -> None:
+def test_history_returns_sent_lines_and_the_draft() -> None:
     editor, _ = typed("one\rtwo\rdraft", "\x1b[A", "\x1b[A", "\x1b[A")
     assert editor.text == "one"
     list(editor.feed(b"\x1b[B\x1b[B"))
     assert editor.text == "draft"
 
 
-def test_ctrl_c_is_a_key_and_ctrl_d_leaves_only_an_empty_line() -> None:
+def test_control_keys_interrupt_leave_an_empty_line_or_suspend() -> None:
     assert typed("ab\x03")[1] == ["interrupt"]
     assert typed("a\x04")[1] == []
     assert typed("\x04")[1] == ["leave"]
@@ -61,7 +61,7 @@ def test_ctrl_c_is_a_key_and_ctrl_d_leaves_only_an_empty_line() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=("Cc",)), max_size=20), st.integers(1, 5))
-def test_keys_may_come_in_any_pieces(text: str, size: int) -> None:
+def test_keys_may_arrive_in_any_pieces(text: str, size: int) -> None:
     keys = f"\x1b[200~{text}\x1b[201~x\x1b[D\x1b[1;5Cy".encode()
     editor = Editor()
     for start in range(0, len(keys), size):
@@ -70,7 +70,7 @@ def test_keys_may_come_in_any_pieces(text: str, size: int) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_no_keys_bring_the_editor_down(keys: bytes) -> None:
+def test_editor_accepts_any_bytes(keys: bytes) -> None:
     editor = Editor()
     list(editor.feed(keys))
     assert 0 <= editor.cursor <= len(editor.text)

@@ -1,4 +1,4 @@
-"""Markdown in a chat: marks become styles, however the text is cut, and nothing else is lost."""
+"""Markdown in a chat: markup becomes styles, for any split of the text, and no letter is lost."""
 
 import re
 from itertools import pairwise
@@ -12,7 +12,7 @@ from toolcrib.cli.chat.view import Tone, ViewText
 
 
 def styled(*pieces: str) -> list[tuple[str, Tone]]:
-    """The text by style, neighbours of one style joined."""
+    """Return the text by style, with neighbours of the same style joined."""
     styler = MarkdownStyler()
     found: list[tuple[str, Tone]] = []
     for piece in (*pieces, "\n"):
@@ -40,7 +40,7 @@ def styled(*pieces: str) -> list[tuple[str, Tone]]:
         ("-5 degrees\n#tag", [("-5 degrees\n#tag\n", "plain")]),
     ],
 )
-def test_marks_become_styles(text: str, expected: list[tuple[str, Tone]]) -> None:
+def test_markup_becomes_styles(text: str, expected: list[tuple[str, Tone]]) -> None:
     assert styled(text) == expected
     assert styled(*text) == expected  # one character at a time
 

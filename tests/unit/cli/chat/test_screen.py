@@ -1,4 +1,4 @@
-"""The terminal of a chat: text above, one row below, and neither ever in the other."""
+"""The terminal of a chat: text above, one input row below, never mixed."""
 
 import re
 from itertools import pairwise
@@ -12,7 +12,7 @@ from toolcrib.cli.chat.screen import Screen
 from toolcrib.cli.chat.view import Piece, ViewLine, ViewText
 
 WIDTH = 30
-SAID = st.builds(ViewText, st.text(alphabet="abc xyz\n", max_size=60))
+TEXTS = st.builds(ViewText, st.text(alphabet="abc xyz\n", max_size=60))
 LINES = st.builds(ViewLine, st.text(alphabet="abc xyz", max_size=60))
 
 
@@ -26,35 +26,35 @@ def drawn(pieces: list[Piece], row: str | None = None, *, colours: bool = False)
     return rows
 
 
-@given(st.lists(SAID | LINES, max_size=6), st.text(alphabet="qr", max_size=40))
-def test_the_row_below_changes_nothing_of_the_text_above(pieces: list[Piece], typed: str) -> None:
+@given(st.lists(TEXTS | LINES, max_size=6), st.text(alphabet="qr", max_size=40))
+def test_input_row_does_not_change_the_text_above(pieces: list[Piece], typed: str) -> None:
     without, having = drawn(pieces).text.rstrip("\n"), drawn(pieces, typed).text.split("\n")
     assert "\n".join(having[:-1]).rstrip("\n") == without
     assert having[-1].startswith(">")
 
 
 @given(st.text(alphabet="abc xyz\n", max_size=120), st.lists(st.integers(0, 120), max_size=10))
-def test_a_text_looks_the_same_in_whatever_pieces_it_came(text: str, cuts: list[int]) -> None:
+def test_text_looks_the_same_in_any_pieces(text: str, cuts: list[int]) -> None:
     places = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
     pieces: list[Piece] = [ViewText(text[start:end]) for start, end in pairwise(places)]
     assert drawn(pieces, "typed").text == drawn([ViewText(text)], "typed").text
 
 
 @given(st.text(alphabet="abc xyz\n?>*", max_size=300))
-def test_every_row_of_what_others_say_stands_in_from_the_margin_and_loses_no_word(text: str) -> None:
+def test_text_rows_are_indented_and_no_word_is_lost(text: str) -> None:
     rows = drawn([ViewText(text)]).text.split("\n")
     assert all(row == "" or row.startswith("  ") for row in rows)
     assert all(len(row) < WIDTH for row in rows)
     assert "".join("".join(rows).split()) == "".join(text.split())
 
 
-def test_words_are_kept_whole_where_they_fit_into_a_row() -> None:
+def test_words_are_not_broken_where_they_fit_into_a_row() -> None:
     assert drawn([ViewText("one two three four five six seven eight")]).text == (
         "  one two three four five six\n  seven eight"
     )
 
 
-def test_a_line_of_ours_that_is_too_long_stands_in_where_it_goes_on() -> None:
+def test_continuation_of_a_long_line_is_indented() -> None:
     assert drawn([ViewLine("  CAREFUL: something is hidden in there")]).text.split("\n") == [
         "  CAREFUL: something is",
         "    hidden in there",
@@ -62,12 +62,12 @@ def test_a_line_of_ours_that_is_too_long_stands_in_where_it_goes_on() -> None:
     ]
 
 
-def test_a_line_of_ours_begins_a_row_also_where_a_text_is_unfinished() -> None:
-    assert drawn([ViewText("so"), ViewLine("ours"), ViewText("and")], "typed").text == "  so\nours\n  and\n> typed"
+def test_line_starts_a_new_row_after_unfinished_text() -> None:
+    assert drawn([ViewText("so"), ViewLine("note"), ViewText("and")], "typed").text == "  so\nnote\n  and\n> typed"
 
 
 @pytest.mark.parametrize(("cursor", "shown", "column"), [(0, "> abcdefghijklmnopqrstuvwxyza", 2), (52, "> ", 29)])
-def test_of_a_long_line_the_part_around_the_cursor_is_shown(cursor: int, shown: str, column: int) -> None:
+def test_part_of_a_long_input_around_the_cursor_is_shown(cursor: int, shown: str, column: int) -> None:
     rows = Rows(WIDTH)
     Screen(rows.write, lambda: WIDTH, colours=False).ask("> ", "abcdefghijklmnopqrstuvwxyz" * 2, cursor)
     assert rows.text.startswith(shown)
@@ -75,14 +75,14 @@ def test_of_a_long_line_the_part_around_the_cursor_is_shown(cursor: int, shown: 
     assert len(rows.text) < WIDTH
 
 
-def test_a_pasted_text_keeps_to_its_row_and_hides_nothing() -> None:
+def test_pasted_text_stays_in_the_input_row_and_is_escaped() -> None:
     rows = Rows(WIDTH)
     Screen(rows.write, lambda: WIDTH, colours=False).ask("> ", "a\nb\x1b\u202ec", 0)
     assert rows.text == "> a\\nb\\u{1b}\\u{202e}c"
     assert rows.obeyed == []
 
 
-def test_what_prints_whole_lines_meanwhile_has_the_screen_to_itself() -> None:
+def test_input_row_is_hidden_while_whole_lines_are_printed() -> None:
     rows = Rows(WIDTH)
     screen = Screen(rows.write, lambda: WIDTH, colours=False)
     screen.ask("> ", "typed", 5)
@@ -93,7 +93,7 @@ def test_what_prints_whole_lines_meanwhile_has_the_screen_to_itself() -> None:
     assert rows.text == "  so\na table\n  and on\n> typed"
 
 
-def test_colours_are_there_only_where_they_are_wanted() -> None:
+def test_colours_appear_only_if_enabled() -> None:
     written: list[str] = []
     for colours in (False, True):
         Screen(written.append, lambda: WIDTH, colours=colours).show([ViewLine("x", "strong"), ViewText("y", "faint")])

@@ -1,4 +1,4 @@
-"""The flags of `mcp add`: the entry they make, and the messages that people may search for."""
+"""The flags of `mcp add`: the resulting entry, and the documented messages."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def test_flags_become_an_entry(typed: Typed, entry: JsonObject) -> None:
     assert entry_of(typed) == entry
 
 
-def test_a_relative_directory_is_meant_where_it_was_typed_unless_the_file_is_the_projects() -> None:
+def test_relative_directory_is_resolved_except_in_a_projects_file() -> None:
     assert entry_of(Typed(command=["a"], cwd="sub"))["cwd"] == str(Path.cwd() / "sub")
     assert entry_of(Typed(command=["a"], cwd="sub", scope="project"))["cwd"] == "sub"
     assert entry_of(Typed(command=["a"], cwd="${ROOT}/x"))["cwd"] == "${ROOT}/x"
@@ -66,7 +66,7 @@ def test_a_relative_directory_is_meant_where_it_was_typed_unless_the_file_is_the
         (Typed(url="https://x", headers=["=x"]), "--header requires NAME=VALUE."),
     ],
 )
-def test_flags_that_do_not_go_together_are_refused_in_these_words(typed: Typed, message: str) -> None:
+def test_conflicting_flags_are_rejected_with_the_documented_message(typed: Typed, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         entry_of(typed)
     assert (caught.value.code, caught.value.message) == ("cli.usage", message)
@@ -83,7 +83,7 @@ def test_flags_that_do_not_go_together_are_refused_in_these_words(typed: Typed, 
         ([], "Specify the server: --url URL, or -- <command...>."),
     ],
 )
-def test_a_command_line_that_makes_no_server_exits_2_before_anything_is_opened(
+def test_invalid_command_line_exits_2_before_anything_is_opened(
     line: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TOOLCRIB_HOME", str(tmp_path / "home"))
@@ -94,5 +94,5 @@ def test_a_command_line_that_makes_no_server_exits_2_before_anything_is_opened(
 
 def test_mcp_alone_prints_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["mcp"]) == 0
-    said = capsys.readouterr().out
-    assert all(f"\n  {name} " in said for name in ("list", "get", "add", "remove", "trust", "import", "export"))
+    printed = capsys.readouterr().out
+    assert all(f"\n  {name} " in printed for name in ("list", "get", "add", "remove", "trust", "import", "export"))

@@ -1,4 +1,4 @@
-"""Words for a person: states, places, problems and questions, with nothing that others wrote passing for ours."""
+"""Text for the terminal: states, places, problems and trust questions, safe against injected lines."""
 
 import pytest
 
@@ -29,29 +29,29 @@ QUESTION: JsonObject = {
         ({"sameAs": ["b", "c"]}, "not checked (same as b, c)"),
     ],
 )
-def test_a_state_is_said_in_words(change: JsonObject, words: str) -> None:
+def test_state_is_described_in_words(change: JsonObject, words: str) -> None:
     assert describe_state(SERVER | change) == words
 
 
-def test_a_server_has_a_row_for_each_of_its_places(capsys: Capture) -> None:
+def test_server_has_one_row_for_each_place(capsys: Capture) -> None:
     more = {"client": "zed", "scope": "user", "file": "/z", "line": None}
     show_servers([SERVER | {"alias": "a_1", "sources": [*SERVER["sources"], more]}], [])
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert rows[1:] == [["a", "(a_1)", "stdio", "not", "checked", "-", "cursor", "/f:3"], ["zed", "/z"]]
 
 
-def test_no_servers_is_said_and_a_problem_still_shown(capsys: Capture) -> None:
+def test_empty_list_is_reported_and_problems_are_shown(capsys: Capture) -> None:
     show_servers([], [{"code": "config.syntax", "message": "broken", "file": "/f", "line": 2, "hint": "Mend it."}])
     out, err = capsys.readouterr()
     assert out == "\nproblems:\n  /f:2: broken\n    hint: Mend it.\n"
     assert err == "No servers found.\n"
 
 
-def test_a_problem_cannot_pass_for_two() -> None:
+def test_problem_is_shown_on_one_line() -> None:
     assert describe_problem({"code": "x", "message": "a\n  /etc/passwd: b"}) == "a /etc/passwd: b"
 
 
-def test_a_question_is_whole_and_its_values_stay_on_their_lines() -> None:
+def test_trust_question_is_complete_and_keeps_each_value_on_its_line() -> None:
     long = "x" * 5000
     lines = question_lines(QUESTION | {"commandLine": f"sh -c '{long}\n  server: harmless'"})
     assert lines[2] == f"  runs:        sh -c '{long}\\n  server: harmless'"
@@ -60,7 +60,7 @@ def test_a_question_is_whole_and_its_values_stay_on_their_lines() -> None:
     ]  # fmt: skip
 
 
-def test_a_grave_warning_stands_out() -> None:
+def test_grave_warning_is_marked_as_danger() -> None:
     warnings = [{"code": "x", "message": "m", "grave": True}, {"code": "y", "message": "n", "grave": False}]
     assert question_lines(QUESTION | {"warnings": warnings})[-2:] == ["  DANGER: m", "  warning: n"]
 
@@ -69,8 +69,8 @@ COMMANDS = ("list", "get", "add", "remove", "rm", "enable", "disable", "trust", 
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_json_and_home(command: str, capsys: Capture) -> None:
+def test_each_command_has_json_and_home(command: str, capsys: Capture) -> None:
     assert main(["mcp", command, "--help"]) == 0
-    said = capsys.readouterr().out
-    assert "--json" in said
-    assert "--home DIR" in said
+    help_text = capsys.readouterr().out
+    assert "--json" in help_text
+    assert "--home DIR" in help_text

@@ -1,4 +1,4 @@
-"""The view of all servers: what keys do, and that nothing is ever wider or longer than the terminal."""
+"""The interactive view of all servers: its keys, and that it always fits the terminal."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,7 +15,7 @@ DOWN, UP, ENTER, ESCAPE = "\x1b[B", "\x1b[A", "\r", "\x1b"
 
 
 def server(name: str, state: str = "connected", **more: Any) -> JsonObject:
-    """A server as the API shows it."""
+    """Return a server as the API describes it."""
     return {
         "name": name, "alias": name, "state": state, "sameAs": [], "sentence": f"{name} works.", "tools": 3,
         "sources": [{"client": "cursor", "scope": "user", "file": "/f", "line": 1}], "problems": [], **more,
@@ -26,7 +26,7 @@ THREE = ServersView([server("a"), server("b", "needs_auth"), server("c", "untrus
 
 
 def pressed(view: ServersView, *keys: str) -> ServersView:
-    """The view after these keys, none of which does anything else."""
+    """Return the view after these keys, none of which may trigger an action."""
     for key in keys:
         after = press(view, key)
         assert isinstance(after, ServersView)
@@ -34,12 +34,12 @@ def pressed(view: ServersView, *keys: str) -> ServersView:
     return view
 
 
-def test_arrows_choose_and_stop_at_both_ends() -> None:
+def test_arrows_select_and_stop_at_both_ends() -> None:
     assert pressed(THREE, DOWN, DOWN, DOWN).place == 2
     assert pressed(THREE, DOWN, UP, UP).place == 0
 
 
-def test_a_server_is_opened_and_closed_again() -> None:
+def test_server_is_opened_and_closed() -> None:
     opened = pressed(THREE, DOWN, ENTER)
     assert opened.opened is THREE.servers[1]
     assert pressed(opened, ESCAPE).opened is None
@@ -50,36 +50,36 @@ def test_a_server_is_opened_and_closed_again() -> None:
     ("key", "does"),
     [("t", "test"), ("e", "switch"), ("x", "trust"), ("s", "sign_in"), ("r", "reload"), ("a", "add"), ("q", "leave")],
 )
-def test_every_key_that_does_something_stands_on_the_screen(key: str, does: str) -> None:
+def test_each_action_key_is_shown_on_the_screen(key: str, does: str) -> None:
     assert press(THREE, key) == does
     assert f"{key}: " in "\n".join(draw(THREE, 80, 24))
 
 
 @pytest.mark.parametrize(("key", "does"), [("d", "remove"), ("o", "sign_out")])
 def test_removal_and_sign_out_are_confirmed(key: str, does: str) -> None:
-    asked = pressed(THREE, DOWN, key)
-    assert "b? Press y to confirm" in "\n".join(draw(asked, 80, 24))
-    assert press(asked, "y") == does
-    assert pressed(asked, "n").asked is None
-    assert pressed(asked, DOWN).place == asked.place
-    assert asked.having([server("a")]).asked is None
-    assert press(asked, "\x03") == "interrupt"
+    confirming = pressed(THREE, DOWN, key)
+    assert "b? Press y to confirm" in "\n".join(draw(confirming, 80, 24))
+    assert press(confirming, "y") == does
+    assert pressed(confirming, "n").asked is None
+    assert pressed(confirming, DOWN).place == confirming.place
+    assert confirming.having([server("a")]).asked is None
+    assert press(confirming, "\x03") == "interrupt"
 
 
-def test_where_there_is_no_server_only_adding_and_leaving_do_something() -> None:
+def test_empty_list_allows_only_adding_and_leaving() -> None:
     assert press(ServersView(), "t") == ServersView()
     assert press(ServersView(), ENTER) == ServersView()
     assert press(ServersView(), "a") == "add"
     assert "Press a to add one." in draw(ServersView(), 80, 24)[0]
 
 
-def test_while_something_is_done_nothing_else_is_begun() -> None:
+def test_busy_view_starts_no_other_action() -> None:
     busy = replace(THREE, busy="Connecting to a…")
     assert press(busy, "t") is busy
     assert press(busy, "q") == "leave"
 
 
-def test_states_are_words_and_the_chosen_row_has_a_sign() -> None:
+def test_states_are_words_and_the_selected_row_is_marked() -> None:
     rows = draw(pressed(THREE, DOWN), 80, 24)
     assert rows[0] == "MCP servers (3): 1 connected, 1 needs sign-in, 1 not trusted"
     assert rows[2:5] == [
@@ -89,14 +89,14 @@ def test_states_are_words_and_the_chosen_row_has_a_sign() -> None:
     ]
 
 
-def test_a_new_list_keeps_what_was_chosen() -> None:
+def test_updated_list_keeps_the_selection() -> None:
     view = pressed(THREE, DOWN, DOWN).having([server("c"), server("d")])
     assert view.chosen is not None
     assert view.chosen["name"] == "c"
     assert view.having([server("d")]).place == 0
 
 
-def test_what_a_person_agrees_to_is_shown_whole() -> None:
+def test_trust_question_is_shown_in_full() -> None:
     command = "npx " + " ".join(f"argument-{number}" for number in range(60))
     question: JsonObject = {
         "name": "a", "place": "cursor, /f", "commandLine": command, "program": None, "cwd": None, "url": None,
@@ -114,10 +114,8 @@ def test_what_a_person_agrees_to_is_shown_whole() -> None:
     st.booleans(),
     st.text(max_size=300),
 )
-def test_nothing_is_wider_or_longer_than_the_terminal(
-    names: list[str], columns: int, rows: int, is_open: bool, said: str
-) -> None:
-    view = ServersView([server(name, sentence=said) for name in names], message=said)
+def test_view_always_fits_the_terminal(names: list[str], columns: int, rows: int, is_open: bool, sentence: str) -> None:
+    view = ServersView([server(name, sentence=sentence) for name in names], message=sentence)
     if is_open and names:
         view = replace(view, opened=view.servers[0])
     drawn = draw(view, columns, rows)
@@ -126,6 +124,6 @@ def test_nothing_is_wider_or_longer_than_the_terminal(
     assert len(drawn) < rows
 
 
-def test_a_line_that_is_cut_says_so() -> None:
+def test_cut_line_ends_with_an_ellipsis() -> None:
     assert clip("abcdefghij", 6) == "abcd…"
     assert clip("abc", 6) == "abc"

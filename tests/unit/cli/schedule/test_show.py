@@ -1,4 +1,4 @@
-"""Times as a person types them for a schedule."""
+"""Times and spans as users type them for a schedule."""
 
 from datetime import datetime
 
@@ -13,19 +13,19 @@ from toolcrib.model.errors import InvalidRequest
 @pytest.mark.parametrize(
     ("span", "seconds"), [("90s", 90), ("30m", 1_800), ("2h", 7_200), ("1d", 86_400), ("1h30m", 5_400)]
 )
-def test_a_span_has_a_number_and_a_unit_once_or_several_times(span: str, seconds: int) -> None:
+def test_span_is_one_or_more_numbers_with_units(span: str, seconds: int) -> None:
     assert seconds_of(span) == seconds
 
 
 @given(some.text(max_size=10))
-def test_anything_else_is_refused_with_an_example(text: str) -> None:
+def test_invalid_span_is_rejected_with_an_example(text: str) -> None:
     try:
         assert seconds_of(text) >= 0
     except InvalidRequest as error:
         assert "2h" in str(error.hint)
 
 
-def test_a_moment_without_an_offset_is_meant_here() -> None:
+def test_time_without_an_offset_is_local() -> None:
     assert datetime.fromisoformat(moment("2026-11-16T09:00")) == datetime(2026, 11, 16, 9).astimezone()
     assert datetime.fromisoformat(moment("2026-11-16T09:00+05:00")).utctimetuple().tm_hour == 4
     with pytest.raises(InvalidRequest, match="not a date and time"):

@@ -1,4 +1,4 @@
-"""Arguments as a person sees them: whole, nothing hidden, and never the same text for two values."""
+"""Arguments as an approval displays them: complete, with nothing hidden, and distinct for distinct values."""
 
 import json
 import os
@@ -49,14 +49,14 @@ VALUES: st.SearchStrategy[Json] = st.recursive(
 
 
 @given(VALUES)
-def test_nothing_in_the_text_can_hide_or_be_obeyed(value: Json) -> None:
+def test_shown_text_has_no_control_or_hidden_characters(value: Json) -> None:
     for character in show(value).text:
         assert character == "\n" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
         assert unicodedata.category(character) != "Zs" or character == " "
 
 
 @given(VALUES, VALUES)
-def test_two_values_never_have_the_same_text(one: Json, two: Json) -> None:
+def test_distinct_values_have_distinct_texts(one: Json, two: Json) -> None:
     same = orjson.dumps(one, option=orjson.OPT_SORT_KEYS) == orjson.dumps(two, option=orjson.OPT_SORT_KEYS)
     assert (show(one).text == show(two).text) == same
 
@@ -89,11 +89,11 @@ def test_plain_arguments_are_shown_as_plain_json(value: Json) -> None:
         ("für 日本 😀", "für 日本 😀"),
     ],
 )
-def test_what_hides_is_written_out(text: str, shown: str) -> None:
+def test_hidden_characters_and_long_runs_are_escaped(text: str, shown: str) -> None:
     assert show({"command": text}).text == f'{{\n  "command": "{shown}"\n}}'
 
 
-def test_remarks_name_the_value_and_what_is_odd_about_it() -> None:
+def test_remarks_name_the_value_and_the_reason() -> None:
     shown = show({"a": ["ls", "rm\u202e\u200b"], "b/c": "x" + " " * 100, "host": "p\u0430ypal.com", "k\u200b": 1})
     assert shown.hidden == 3
     assert [(remark.pointer, remark.message) for remark in shown.remarks] == [
@@ -104,15 +104,15 @@ def test_remarks_name_the_value_and_what_is_odd_about_it() -> None:
     ]
 
 
-def test_nothing_is_cut_however_long() -> None:
+def test_long_text_is_not_cut() -> None:
     long = "".join(chr(0x61 + number % 26) for number in range(1_000_000))
     assert long in show({"text": long}).text
 
 
-def test_no_string_of_the_corpus_hides_anything() -> None:
+def test_strings_of_the_corpus_hide_nothing() -> None:
     corpus = os.environ.get("TOOLCRIB_CORPUS")
     if not corpus:
-        pytest.skip("there is no corpus here")
+        pytest.skip("TOOLCRIB_CORPUS is not set")
     lines = (Path(corpus) / "own-vectors" / "terminal-and-display.jsonl").read_text(encoding="utf-8").splitlines()
     for line in lines:
         text = json.loads(line)["text"]
@@ -122,7 +122,7 @@ def test_no_string_of_the_corpus_hides_anything() -> None:
 
 
 @given(VALUES)
-def test_editable_arguments_mean_the_same_and_hide_nothing(value: Json) -> None:
+def test_editable_arguments_are_equivalent_and_hide_nothing(value: Json) -> None:
     text = editable(value)
     assert orjson.loads(text) == value
     assert not any(unicodedata.category(each) in ("Cf", "Co", "Zl", "Zp", "Mn") for each in text)
@@ -140,7 +140,7 @@ def test_each_argument_has_its_size_and_long_ones_are_collapsed() -> None:
     assert next(each.text for each in shown.arguments if each.name == "kept") == '"d\\n\nd\\n\nd\\n\n"'
 
 
-def test_path_that_leads_elsewhere_is_remarked_with_the_real_one(tmp_path: Path) -> None:
+def test_path_through_a_link_is_remarked_with_the_real_path(tmp_path: Path) -> None:
     real = tmp_path.resolve()
     (real / "link").symlink_to("/etc")
     given = {

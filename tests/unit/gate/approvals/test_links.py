@@ -1,4 +1,4 @@
-"""Approval links: what they name, who can make them, and when they stop working."""
+"""Approval links: what they are bound to, and when they stop working."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -28,12 +28,12 @@ APPROVAL = Approval(
 
 
 def token_of(links: ApprovalLinks, approval: Approval = APPROVAL) -> str:
-    """Return the part of a link that is the credential."""
+    """Return the credential in a link."""
     return links.url(approval).removeprefix(f"{ADDRESS}{LINK_PATH}")
 
 
 def refusal(links: ApprovalLinks, token: str, approval: Approval = APPROVAL, now: datetime = NOW) -> str | None:
-    """Return the code with which a link is refused."""
+    """Return the error code of a refused link, None if it is accepted."""
     try:
         check_claim(links.read(token), approval, now)
     except ToolcribError as error:
@@ -41,7 +41,7 @@ def refusal(links: ApprovalLinks, token: str, approval: Approval = APPROVAL, now
     return None
 
 
-def test_link_works_for_its_approval_also_after_a_restart() -> None:
+def test_link_works_for_its_approval_after_a_restart() -> None:
     token = token_of(ApprovalLinks(b"key", ADDRESS))
     assert refusal(ApprovalLinks(b"key", ADDRESS), token) is None
 
@@ -77,7 +77,7 @@ def test_link_is_refused_once_its_approval_is_over_or_different(approval: Approv
     assert refusal(links, token_of(links), approval, now) == code
 
 
-def test_without_an_address_or_a_pending_approval_there_is_no_link() -> None:
+def test_no_link_is_made_without_an_address_or_a_pending_approval() -> None:
     with pytest.raises(ToolcribError) as unset:
         ApprovalLinks(b"key", None).url(APPROVAL)
     with pytest.raises(ToolcribError) as decided:

@@ -1,4 +1,4 @@
-"""What an answer is bound to, and the rule it stands for when it is given for longer."""
+"""What an answer is bound to, and the rule of an answer that is remembered."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ MAYBE = st.none() | WORD
 PRINCIPALS = st.builds(
     Principal, st.just("session"), WORD, st.just("web"), st.just("default"), agent=MAYBE, session=MAYBE, cwd=MAYBE
 )
-QUESTIONS = st.builds(
+REQUESTS = st.builds(
     ApprovalRequest,
     st.builds(ToolRef, WORD, WORD),
     WORD,
@@ -29,23 +29,23 @@ QUESTIONS = st.builds(
 )
 
 
-def approval(question: ApprovalRequest) -> Approval:
-    return replace(new_approval(question, 60), id="the same")
+def approval(request: ApprovalRequest) -> Approval:
+    return replace(new_approval(request, 60), id="same")
 
 
-@given(QUESTIONS, QUESTIONS, st.sampled_from(["1", "2"]))
-def test_an_answer_is_bound_to_all_of_the_call_the_asker_and_chance(
+@given(REQUESTS, REQUESTS, st.sampled_from(["1", "2"]))
+def test_answer_is_bound_to_the_whole_request_and_a_nonce(
     one: ApprovalRequest, two: ApprovalRequest, nonce: str
 ) -> None:
     same = one == two and nonce == "1"
     assert (bind(approval(one), "1") == bind(approval(two), nonce)) == same
 
 
-@given(st.builds(ToolRef, st.text("ab*?[]!-", min_size=1), st.text("ab*?[]!-/", min_size=1)), QUESTIONS)
-def test_a_remembered_answer_names_its_tool_and_no_other(ref: ToolRef, question: ApprovalRequest) -> None:
-    asked = approval(replace(question, ref=ref))
-    rule = rule_of_answer(asked, ApprovalReply("approve", "always", "owner", None, None), datetime.now(UTC))
+@given(st.builds(ToolRef, st.text("ab*?[]!-", min_size=1), st.text("ab*?[]!-/", min_size=1)), REQUESTS)
+def test_rule_of_an_answer_names_its_tool_and_no_other(ref: ToolRef, request: ApprovalRequest) -> None:
+    pending = approval(replace(request, ref=ref))
+    rule = rule_of_answer(pending, ApprovalReply("approve", "always", "owner", None, None), datetime.now(UTC))
     assert names(rule.pattern, ref)
     for other in (ToolRef("b" + ref.server, ref.tool), ToolRef(ref.server, ref.tool + "a"), ToolRef("a", "a")):
         assert names(rule.pattern, other) == (other == ref)
-    assert (rule.effect, rule.definition_hash, rule.session) == ("allow", question.definition_hash, None)
+    assert (rule.effect, rule.definition_hash, rule.session) == ("allow", request.definition_hash, None)

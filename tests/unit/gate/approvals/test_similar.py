@@ -1,4 +1,4 @@
-"""The rule proposed after repeated approvals: it covers the approved calls, and as little else as possible."""
+"""The rule proposed after similar approvals: it covers the approved calls, and little else."""
 
 from dataclasses import replace
 
@@ -24,17 +24,17 @@ NAMES = frozenset({"repo", "text", "number", "path", "silent"})
 TOOL = Tool(REF, "", {"type": "object", "properties": {name: {} for name in NAMES}})
 
 
-def asked(calls: list[JsonObject], tool: Tool = TOOL) -> Approval | None:
-    """Return the approval of the last call after the others were approved, None if it offers no similar rule."""
+def approval_after(calls: list[JsonObject], tool: Tool = TOOL) -> Approval | None:
+    """Return the approval of the last call after approvals of the others, None without a similar rule."""
     *earlier, now = calls
-    question = ApprovalRequest(
+    request = ApprovalRequest(
         tool.ref, tool.definition_hash, canonical(now), TOKEN, "mcp", "why", argument_names=tool.argument_names
     )
-    offered = propose(question, shown)
-    similar = propose_similar(question, offered, list[Json](earlier), shown)
+    offered = propose(request, shown)
+    similar = propose_similar(request, offered, list[Json](earlier), shown)
     if similar is None:
         return None
-    return new_approval(question, 60, replace(offered, prefixes=(*offered.prefixes, similar)))
+    return new_approval(request, 60, replace(offered, prefixes=(*offered.prefixes, similar)))
 
 
 def verdict(approval: Approval, arguments: JsonObject, principal: Principal = TOKEN) -> str:
@@ -47,8 +47,8 @@ def _calls(*texts: str) -> list[JsonObject]:
     return [{"repo": "acme/api", "text": text, "number": at} for at, text in enumerate(texts, 5)]
 
 
-def test_constant_arguments_are_fixed_and_varying_ones_have_what_they_share() -> None:
-    approval = asked(_calls("Fixed in v1", "Fixed in v2", "Fixed in v3", "Fixed in v9"))
+def test_constant_arguments_are_fixed_and_varying_ones_limited_to_what_they_share() -> None:
+    approval = approval_after(_calls("Fixed in v1", "Fixed in v2", "Fixed in v3", "Fixed in v9"))
     assert approval is not None
     call: JsonObject = {"repo": "acme/api", "text": "Fixed in v4", "number": 7}
     assert verdict(approval, call) == "allow"
@@ -58,7 +58,7 @@ def test_constant_arguments_are_fixed_and_varying_ones_have_what_they_share() ->
 
 
 def test_proposal_shows_its_rule_and_ends_after_seven_days() -> None:
-    approval = asked(_calls("Fixed 1", "Fixed 2", "Fixed 3", "Fixed 4"))
+    approval = approval_after(_calls("Fixed 1", "Fixed 2", "Fixed 3", "Fixed 4"))
     assert approval is not None
     (offered,) = remember_as(approval)["always"]["approve"]["prefixes"]
     assert offered["prefix"] == "like the last 3 approvals"
@@ -89,22 +89,22 @@ def test_proposal_shows_its_rule_and_ends_after_seven_days() -> None:
     ],
 )
 def test_no_rule_is_proposed_without_enough_in_common(calls: list[JsonObject]) -> None:
-    assert asked(calls) is None
+    assert approval_after(calls) is None
 
 
 def test_paths_in_one_directory_are_limited_to_that_directory() -> None:
-    approval = asked([{"path": f"/srv/acme/notes/{name}.md"} for name in "abcd"])
+    approval = approval_after([{"path": f"/srv/acme/notes/{name}.md"} for name in "abcd"])
     assert approval is not None
     assert verdict(approval, {"path": "/srv/acme/notes/e.md"}) == "allow"
     assert verdict(approval, {"path": "/srv/acme/notes/../keys"}) == "ask"
 
 
 def test_tool_that_declares_no_arguments_gets_no_proposal() -> None:
-    assert asked(_calls("Fixed 1", "Fixed 2", "Fixed 3", "Fixed 4"), Tool(REF, "", {"type": "object"})) is None
+    assert approval_after(_calls("Fixed 1", "Fixed 2", "Fixed 3", "Fixed 4"), Tool(REF, "", {"type": "object"})) is None
 
 
 def test_edited_arguments_cannot_be_remembered_as_similar() -> None:
-    approval = asked(_calls("Fixed 1", "Fixed 2", "Fixed 3", "Fixed 4"))
+    approval = approval_after(_calls("Fixed 1", "Fixed 2", "Fixed 3", "Fixed 4"))
     assert approval is not None
     reply = ApprovalReply("approve", "always", "owner", None, b"{}", "like the last 3 approvals")
     with pytest.raises(InvalidRequest):
@@ -118,7 +118,7 @@ _VALUES = st.fixed_dictionaries(
 
 @settings(deadline=None, max_examples=80)
 @given(st.lists(_VALUES, min_size=4, max_size=4))
-def test_every_approved_call_is_covered_by_the_proposal(calls: list[JsonObject]) -> None:
-    approval = asked(calls)
+def test_proposal_covers_every_approved_call(calls: list[JsonObject]) -> None:
+    approval = approval_after(calls)
     if approval is not None:
         assert {verdict(approval, call) for call in calls} == {"allow"}

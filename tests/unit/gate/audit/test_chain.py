@@ -1,4 +1,4 @@
-"""Records as lines of a journal: those that count are told from old ones and torn ones."""
+"""Audit records as journal lines: valid ones are distinguished from old and torn ones."""
 
 import tempfile
 from pathlib import Path
@@ -19,8 +19,8 @@ def entry(body: JsonObject) -> Entry:
     return canonical(body)[1:-1], stored(columns_of(body))
 
 
-def written(entries: list[Entry], after: ChainHead) -> tuple[list[bytes], list[ChainHead]]:
-    """The lines of these records and their places in the chain."""
+def journal_lines(entries: list[Entry], after: ChainHead) -> tuple[list[bytes], list[ChainHead]]:
+    """Return the lines of these records and their positions in the chain."""
     with tempfile.TemporaryDirectory() as folder:
         file = HeadFile(Path(folder) / "head")
         chain = Chain(file, after)
@@ -33,9 +33,9 @@ START = st.builds(ChainHead, st.integers(0, 10**12), st.just("ab" * 32))
 
 
 @given(BODIES, START)
-def test_what_was_written_is_read_as_it_was(bodies: list[JsonObject], start: ChainHead) -> None:
+def test_written_records_are_read_back_unchanged(bodies: list[JsonObject], start: ChainHead) -> None:
     entries = [entry(body) for body in bodies]
-    lines, heads = written(entries, start)
+    lines, heads = journal_lines(entries, start)
     found = unbroken(lines)
     assert [record.entry for record in found] == entries
     assert [record.head for record in found] == heads
@@ -43,11 +43,11 @@ def test_what_was_written_is_read_as_it_was(bodies: list[JsonObject], start: Cha
 
 
 @given(BODIES, BODIES, st.data())
-def test_a_torn_line_over_old_ones_ends_it(
+def test_torn_line_over_old_ones_ends_the_chain(
     older: list[JsonObject], newer: list[JsonObject], data: st.DataObject
 ) -> None:
-    old, heads = written([entry(body) for body in older], ChainHead())
-    new, _ = written([entry(body) for body in newer], [ChainHead(), *heads][-1])
+    old, heads = journal_lines([entry(body) for body in older], ChainHead())
+    new, _ = journal_lines([entry(body) for body in newer], [ChainHead(), *heads][-1])
     before = b"".join(line + b"\n" for line in old)
     after = b"".join(line + b"\n" for line in new)
     reached = data.draw(st.integers(0, len(after)))
@@ -55,7 +55,7 @@ def test_a_torn_line_over_old_ones_ends_it(
     whole = after[:reached].count(b"\n")
     found = unbroken(file.split(b"\n"))
     if whole:
-        assert len(found) - whole in (0, 1)  # one more if all but its line feed was written, which changes nothing
+        assert len(found) - whole in (0, 1)  # one more if only its line feed is missing, which changes nothing
         assert [record.head.number for record in found] == [len(old) + 1 + index for index in range(len(found))]
     else:
         assert {record.head.number for record in found} <= set(range(1, len(old) + 2))

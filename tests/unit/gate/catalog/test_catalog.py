@@ -1,4 +1,4 @@
-"""The catalog: snapshots, their differences and their names."""
+"""The catalog: its snapshots, their differences and the names of tools."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,26 +16,26 @@ from toolcrib.model.tools import ServerKind, Tool, ToolRef
 
 @dataclass
 class Source:
-    """A source with fixed tools, which a test can change."""
+    """A source whose tools a test can change."""
 
     name: str
     offered: list[Tool]
     kind: ServerKind = "plugin"
-    wrong: list[Problem] = field(default_factory=list[Problem])
+    reported: list[Problem] = field(default_factory=list[Problem])
 
     def tools(self) -> Sequence[Tool]:
         return self.offered
 
     def problems(self) -> Sequence[Problem]:
-        return self.wrong
+        return self.reported
 
     def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
-        raise AssertionError("the catalog calls nothing")
+        raise AssertionError("The catalog must not call a tool.")
 
 
 @dataclass
 class Recorder:
-    """What a catalog told its surroundings."""
+    """Records the changes and names that a catalog reports."""
 
     changes: list[CatalogChange] = field(default_factory=list[CatalogChange])
     rows: list[NameRow] = field(default_factory=list[NameRow])
@@ -44,61 +44,61 @@ class Recorder:
         return Catalog(names or NameTable(), keep_names=self.rows.extend, on_change=self.changes.append)
 
 
-def a_tool(server: str, name: str, description: str = "Does it.", **arguments: str) -> Tool:
+def make_tool(server: str, name: str, description: str = "Does it.", **arguments: str) -> Tool:
     properties = {key: {"type": kind} for key, kind in arguments.items()}
     return Tool(ToolRef(server, name), description, {"type": "object", "properties": properties})
 
 
-def test_a_new_source_is_one_change_with_its_tools_in_order() -> None:
+def test_new_source_is_one_change_with_its_tools_in_order() -> None:
     recorder = Recorder()
     catalog = recorder.catalog()
-    catalog.add(Source("weather", [a_tool("weather", "now"), a_tool("weather", "forecast")]))
+    catalog.add(Source("weather", [make_tool("weather", "now"), make_tool("weather", "forecast")]))
     assert list(catalog.snapshot.tools) == [ToolRef("weather", "forecast"), ToolRef("weather", "now")]
     assert [change.added for change in recorder.changes] == [tuple(catalog.snapshot.tools)]
 
 
-def test_a_snapshot_stays_as_it_was_when_the_catalog_goes_on() -> None:
+def test_snapshot_is_not_affected_by_later_changes() -> None:
     catalog = Recorder().catalog()
-    catalog.add(Source("a", [a_tool("a", "one")]))
+    catalog.add(Source("a", [make_tool("a", "one")]))
     before = catalog.snapshot
-    catalog.add(Source("b", [a_tool("b", "two")]))
+    catalog.add(Source("b", [make_tool("b", "two")]))
     assert list(before.tools) == [ToolRef("a", "one")]
     assert catalog.snapshot.version > before.version
 
 
-def test_a_refresh_that_finds_nothing_new_tells_nobody() -> None:
+def test_refresh_without_changes_reports_nothing() -> None:
     recorder = Recorder()
     catalog = recorder.catalog()
-    catalog.add(Source("a", [a_tool("a", "one")]))
+    catalog.add(Source("a", [make_tool("a", "one")]))
     assert not catalog.refresh()
     assert len(recorder.changes) == 1
 
 
-def test_a_refresh_that_finds_nothing_new_keeps_the_snapshot() -> None:
+def test_refresh_without_changes_keeps_the_snapshot() -> None:
     catalog = Recorder().catalog()
-    catalog.add(Source("a", [a_tool("a", "one")]))
+    catalog.add(Source("a", [make_tool("a", "one")]))
     before = catalog.snapshot
     catalog.refresh()
     assert catalog.snapshot is before
 
 
-def test_what_did_not_change_is_the_same_part_in_the_next_snapshot() -> None:
+def test_unchanged_parts_are_shared_with_the_next_snapshot() -> None:
     catalog = Recorder().catalog()
-    catalog.add(Source("a", [a_tool("a", "one")]))
-    stays, goes = (SnapshotPart.of(Source(name, [a_tool(name, "tool")], "upstream")) for name in ("b", "c"))
+    catalog.add(Source("a", [make_tool("a", "one")]))
+    stays, goes = (SnapshotPart.of(Source(name, [make_tool(name, "tool")], "upstream")) for name in ("b", "c"))
     catalog.set_upstreams(None, (stays, goes))
     before = catalog.snapshot.parts
-    changed = SnapshotPart.of(Source("c", [a_tool("c", "tool", "Says something else.")], "upstream"))
+    changed = SnapshotPart.of(Source("c", [make_tool("c", "tool", "Says something else.")], "upstream"))
     change = catalog.set_upstreams(None, (stays, changed))
     assert change.changed == (ToolRef("c", "tool"),)
     after = catalog.snapshot.parts
     assert [name for name in after if after[name] is not before[name]] == ["c"]
 
 
-def test_names_that_were_reserved_are_not_handed_over_again() -> None:
+def test_reserved_names_are_not_stored_again() -> None:
     recorder = Recorder()
     catalog = recorder.catalog()
-    part = SnapshotPart.of(Source("b", [a_tool("b", "tool")], "upstream"))
+    part = SnapshotPart.of(Source("b", [make_tool("b", "tool")], "upstream"))
     (rows,) = catalog.reserve([part])
     assert {row.name for row in rows} == {"mcp__b__tool", "b_tool", "mcp_b_tool"}
     catalog.set_upstreams(None, [part])
@@ -106,11 +106,13 @@ def test_names_that_were_reserved_are_not_handed_over_again() -> None:
     assert catalog.names.name("endpoint", ToolRef("b", "tool")) == "b_tool"
 
 
-def test_names_that_are_reserved_step_by_step_are_those_that_would_be_given_at_once() -> None:
+def test_names_reserved_in_steps_equal_those_assigned_at_once() -> None:
     recorder = Recorder()
     catalog = recorder.catalog()
-    tools = [a_tool("b", f"tool {number}") for number in range(2 * NAMED_TOGETHER)]
-    part = SnapshotPart.of(Source("b", [*tools, *(a_tool("b", f"tool_{number}") for number in range(5))], "upstream"))
+    tools = [make_tool("b", f"tool {number}") for number in range(2 * NAMED_TOGETHER)]
+    part = SnapshotPart.of(
+        Source("b", [*tools, *(make_tool("b", f"tool_{number}") for number in range(5))], "upstream")
+    )
     steps = list(catalog.reserve([part]))
     assert len(steps) == 3
     at_once = NameTable()
@@ -119,12 +121,12 @@ def test_names_that_are_reserved_step_by_step_are_those_that_would_be_given_at_o
     assert recorder.rows == []
 
 
-def test_changed_removed_and_added_tools_are_told_apart() -> None:
+def test_changed_removed_and_added_tools_are_reported_separately() -> None:
     recorder = Recorder()
-    source = Source("a", [a_tool("a", "kept"), a_tool("a", "gone"), a_tool("a", "changed")])
+    source = Source("a", [make_tool("a", "kept"), make_tool("a", "gone"), make_tool("a", "changed")])
     catalog = recorder.catalog()
     catalog.add(source)
-    source.offered = [a_tool("a", "kept"), a_tool("a", "changed", "Does something else."), a_tool("a", "new")]
+    source.offered = [make_tool("a", "kept"), make_tool("a", "changed", "Does something else."), make_tool("a", "new")]
     change = catalog.refresh()
     assert (change.added, change.removed, change.changed) == (
         (ToolRef("a", "new"),),
@@ -133,41 +135,41 @@ def test_changed_removed_and_added_tools_are_told_apart() -> None:
     )
 
 
-def test_a_second_server_of_the_same_name_is_refused_and_the_first_stays() -> None:
+def test_second_server_with_the_same_name_is_rejected() -> None:
     catalog = Recorder().catalog()
-    catalog.add(Source("a", [a_tool("a", "one")]))
+    catalog.add(Source("a", [make_tool("a", "one")]))
     with pytest.raises(Conflict):
-        catalog.add(Source("a", [a_tool("a", "evil")]))
+        catalog.add(Source("a", [make_tool("a", "evil")]))
     assert list(catalog.snapshot.tools) == [ToolRef("a", "one")]
 
 
-def test_new_names_are_handed_over_to_be_kept_and_known_ones_are_used() -> None:
+def test_new_names_are_stored_and_known_ones_reused() -> None:
     first = Recorder()
-    first.catalog().add(Source("a_b", [a_tool("a_b", "c")]))
+    first.catalog().add(Source("a_b", [make_tool("a_b", "c")]))
     second = Recorder()
     catalog = second.catalog(NameTable(first.rows))
-    catalog.add(Source("a", [a_tool("a", "b_c")]))
+    catalog.add(Source("a", [make_tool("a", "b_c")]))
     assert catalog.names.refs["endpoint"]["a_b_c"] == ToolRef("a_b", "c")
     assert {row.server for row in second.rows} == {"a"}
 
 
-def test_a_group_of_sources_is_exchanged_in_one_step_with_its_problems() -> None:
+def test_sources_are_exchanged_in_one_change_with_their_problems() -> None:
     recorder = Recorder()
     catalog = recorder.catalog()
-    catalog.add(Source("a", [a_tool("a", "one")]))
+    catalog.add(Source("a", [make_tool("a", "one")]))
     problem = Problem("tool.module", "broken")
-    change = catalog.exchange(["a"], [Source("b", [a_tool("b", "two")])], [problem])
+    change = catalog.exchange(["a"], [Source("b", [make_tool("b", "two")])], [problem])
     assert (change.added, change.removed) == ((ToolRef("b", "two"),), (ToolRef("a", "one"),))
     assert catalog.snapshot.problems == (problem,)
 
 
-def test_the_definition_hash_changes_with_anything_that_is_told_of_a_tool() -> None:
-    one = a_tool("a", "one", city="string")
+def test_definition_hash_changes_with_any_part_of_the_definition() -> None:
+    one = make_tool("a", "one", city="string")
     others = [
-        a_tool("a", "one", "Other words.", city="string"),
-        a_tool("a", "one", city="number"),
-        a_tool("b", "one", city="string"),
-        a_tool("a", "two", city="string"),
+        make_tool("a", "one", "Other words.", city="string"),
+        make_tool("a", "one", city="number"),
+        make_tool("b", "one", city="string"),
+        make_tool("a", "two", city="string"),
     ]
     assert len({tool.definition_hash for tool in (one, *others)}) == 5
-    assert one.definition_hash == a_tool("a", "one", city="string").definition_hash
+    assert one.definition_hash == make_tool("a", "one", city="string").definition_hash

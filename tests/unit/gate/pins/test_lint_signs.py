@@ -13,7 +13,7 @@ _SEPARATORS = (" ", " ", " ", " ", ", ", ". ", "\n", "/", ".", ":", "-", "_", "'
 
 
 def samples(each: Sign, random: Random) -> list[str]:
-    """Return texts with the words of a pattern in its order, some left out, which often match."""
+    """Return texts with words of a pattern in its order, some left out; many of them match."""
     source = re.sub(r"\\[bwWsd]|\\n|\[[^]]*\]|\{[\d,]*\}", " ", each.source.replace(r"\ ", " "))
     words = re.findall(r"[a-z0-9]+", source)
     texts: list[str] = []

@@ -1,4 +1,4 @@
-"""The coding agent's own tools: what their calls touch, and what each mode says to that."""
+"""The coding agent's own tools: the paths that their calls touch, and the verdict of each mode."""
 
 from typing import get_args
 
@@ -36,8 +36,8 @@ def verdict(
     is_web = name in ("WebFetch", "WebSearch")
     marks = Marks(read_only=is_web or name in ("Read", "Glob", "Grep"), open_world=is_web)
     tool = Tool(ref, "", {}, "builtin", marks=marks)
-    asker = Principal("session", "x", "cli", mode, session="s", cwd=cwd)
-    return decide(ref, tool, asker, Grants(), Rules(1, rules), {}, paths).verdict
+    principal = Principal("session", "x", "cli", mode, session="s", cwd=cwd)
+    return decide(ref, tool, principal, Grants(), Rules(1, rules), {}, paths).verdict
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def verdict(
         ("bypassPermissions", "Bash", "allow", "allow"),
     ],
 )
-def test_what_a_mode_says(mode: Mode, name: str, inside: Verdict, outside: Verdict) -> None:
+def test_verdict_depends_on_mode_tool_and_paths(mode: Mode, name: str, inside: Verdict, outside: Verdict) -> None:
     assert verdict(name, mode, INSIDE) == inside
     assert verdict(name, mode, OUTSIDE) == outside
 
@@ -81,19 +81,19 @@ def test_what_a_mode_says(mode: Mode, name: str, inside: Verdict, outside: Verdi
         ("Task", "default", False),
     ],
 )
-def test_a_decision_says_whether_it_needs_the_paths_of_the_call(name: str, mode: Mode, needed: bool) -> None:
+def test_decision_states_whether_it_needs_the_paths_of_the_call(name: str, mode: Mode, needed: bool) -> None:
     ref = ToolRef("claude_code", name)
-    asker = Principal("session", "x", "cli", mode, cwd="/p")
-    assert decide(ref, Tool(ref, "", {}), asker, Grants(), Rules()).needs_arguments is needed
+    principal = Principal("session", "x", "cli", mode, cwd="/p")
+    assert decide(ref, Tool(ref, "", {}), principal, Grants(), Rules()).needs_arguments is needed
 
 
-def test_paths_that_are_not_known_are_outside() -> None:
+def test_unknown_paths_count_as_outside() -> None:
     assert verdict("Read", "default", None) == "ask"
     assert verdict("Read", "default", ()) == "ask"
     assert verdict("Read", "default", INSIDE, cwd=None) == "ask"
 
 
-def test_rules_come_before_the_mode() -> None:
+def test_rules_take_precedence_over_the_mode() -> None:
     assert (
         verdict("Bash", "default", None, rules=(Rule("r", "allow", "claude_code/Bash", RuleOrigin("user")),)) == "allow"
     )
@@ -116,14 +116,14 @@ def test_rules_come_before_the_mode() -> None:
         ("/p/a", "", False),
     ],
 )
-def test_what_lies_inside(path: str, directory: str, inside: bool) -> None:
+def test_is_inside_compares_normalised_absolute_paths(path: str, directory: str, inside: bool) -> None:
     assert is_inside(path, directory) is inside
 
 
 @pytest.mark.parametrize("touched", [HOME, AROUND, INDIRECT])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", FILE_TOOLS)
-def test_home_is_closed_in_every_mode_whatever_rules_allow(
+def test_home_is_closed_in_every_mode_despite_allow_rules(
     name: str, mode: Mode, touched: tuple[TouchedPath, ...]
 ) -> None:
     assert verdict(name, mode, touched) == "deny"
@@ -131,14 +131,14 @@ def test_home_is_closed_in_every_mode_whatever_rules_allow(
 
 
 @pytest.mark.parametrize("name", ["Edit", "MultiEdit", "Write", "NotebookEdit"])
-def test_edits_of_decisive_files_ask_in_accept_edits(name: str) -> None:
+def test_edit_of_a_decisive_file_asks_in_accept_edits(name: str) -> None:
     assert verdict(name, "acceptEdits", INSIDE) == "allow"
     assert verdict(name, "acceptEdits", DECISIVE) == "ask"
     assert verdict(name, "acceptEdits", (TouchedPath("/p/a.py", is_linked=True),)) == "ask"
     assert verdict("Read", "acceptEdits", DECISIVE) == "allow"
 
 
-def test_a_remembered_answer_does_not_count_for_edits_of_decisive_files() -> None:
+def test_remembered_answer_does_not_count_for_edits_of_decisive_files() -> None:
     remembered = Rule("r", "allow", "claude_code/*", RuleOrigin("remembered"))
     assert verdict("Edit", "default", INSIDE, rules=(remembered,)) == "allow"
     assert verdict("Edit", "default", DECISIVE, rules=(remembered,)) == "ask"
@@ -146,7 +146,7 @@ def test_a_remembered_answer_does_not_count_for_edits_of_decisive_files() -> Non
     assert verdict("Edit", "dontAsk", DECISIVE, rules=(remembered,)) == "deny"
 
 
-def test_a_worktree_of_the_home_is_open_only_to_its_own_project() -> None:
+def test_worktree_in_the_home_is_open_only_to_its_own_project() -> None:
     touched = (TouchedPath("/h/work/1/a.py", "inside", "/h/work/1"),)
     assert verdict("Edit", "acceptEdits", touched, cwd="/h/work/1") == "allow"
     assert verdict("Edit", "acceptEdits", touched, cwd="/h/work/1/src") == "ask"
@@ -154,7 +154,7 @@ def test_a_worktree_of_the_home_is_open_only_to_its_own_project() -> None:
     assert verdict("Edit", "acceptEdits", touched, cwd="/h") == "deny"
 
 
-def test_a_file_tool_that_names_no_file_is_asked_even_in_bypass() -> None:
+def test_file_tool_without_a_path_asks_even_in_bypass() -> None:
     assert verdict("Read", "bypassPermissions", UNNAMED) == "ask"
     assert verdict("Edit", "acceptEdits", UNNAMED) == "ask"
 
@@ -198,5 +198,7 @@ def paths(*given: str | None, tree: bool = False) -> tuple[NamedPath, ...]:
         ("WebFetch", {"url": "file:///u/x"}, paths("/p/file:/u/x", "/u/x", tree=True)),
     ],
 )
-def test_the_paths_a_call_names(name: str, arguments: JsonObject, expected: tuple[NamedPath, ...]) -> None:
+def test_paths_of_a_call_are_found_in_its_arguments(
+    name: str, arguments: JsonObject, expected: tuple[NamedPath, ...]
+) -> None:
     assert named_paths(name, arguments, "/p", "/u") == expected

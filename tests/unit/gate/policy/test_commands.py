@@ -1,4 +1,4 @@
-"""Commands in conditions: the first words of a plain command, and none of one that a shell takes apart."""
+"""Commands in conditions: only plain commands match by their first words."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def test_plain_command_begins_with_its_words(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["ls", "gitk status", "echo status"])
-def test_other_command_does_not(command: str) -> None:
+def test_other_command_does_not_match(command: str) -> None:
     assert begins_with(command, "git status") is False
 
 
@@ -43,5 +43,5 @@ def test_other_command_does_not(command: str) -> None:
         "git status " + "x" * 5_000,
     ],
 )
-def test_command_that_may_run_more_never_matches(command: str) -> None:
+def test_command_that_may_run_more_has_no_verdict(command: str) -> None:
     assert begins_with(command, "git status") is None

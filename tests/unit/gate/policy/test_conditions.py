@@ -1,4 +1,4 @@
-"""Conditions on arguments: what holds, what does not, and what nobody can say."""
+"""Conditions on arguments: which ones hold, which do not, and which cannot be tested."""
 
 import random
 import time
@@ -14,7 +14,7 @@ from toolcrib.model.policy import CONDITION_TESTS, Condition, ConditionTest, Rul
 from toolcrib.model.tools import Tool, ToolRef
 
 SLACK = 4
-"""Other work may have the processor meanwhile."""
+"""Allowance for a busy machine."""
 ARGUMENTS = {
     "repo": "acme/x", "n": 3, "yes": True, "list": ["a", {"b/c~d": 1}], "none": None, "": {"": 0}, "text": "3",
     "paths": ["/etc/passwd", "/tmp/x"], "empty": [], "wide": "/\uff45tc/passwd", "command": "git status -s",
@@ -77,12 +77,14 @@ ARGUMENTS = {
         ("/argv", "command", "npm test", True),
     ],
 )
-def test_what_a_condition_says(pointer: str, test: ConditionTest, value: Json, expected: bool | None) -> None:
+def test_condition_holds_fails_or_cannot_be_tested(
+    pointer: str, test: ConditionTest, value: Json, expected: bool | None
+) -> None:
     assert holds(Condition(pointer, test, value), ARGUMENTS) is expected
 
 
 @pytest.mark.parametrize("test", ["glob", "regex"])
-def test_what_cannot_be_tested_counts_against_allowing_and_for_restricting(test: ConditionTest) -> None:
+def test_untestable_condition_counts_for_deny_and_ask_but_not_for_allow(test: ConditionTest) -> None:
     long = {"text": "x" * 100_000}
     condition = (Condition("/text", test, "y*"),)
     assert unmet(Rule("r", "deny", "*", RuleOrigin("user"), conditions=condition), long) is None
@@ -107,7 +109,7 @@ MARKS = "a" + "\u0315\u0300" * 30_000
     ],
     ids=["long list", "list", "accents", "marks", "list of marks"],
 )
-def test_condition_stays_within_its_time(found: Json, test: ConditionTest, value: Json) -> None:
+def test_condition_is_tested_within_its_time_limit(found: Json, test: ConditionTest, value: Json) -> None:
     condition = Condition("/x", test, value)
     holds(condition, {"x": "a\u00e9"})
     started = time.thread_time()
@@ -116,23 +118,23 @@ def test_condition_stays_within_its_time(found: Json, test: ConditionTest, value
 
 
 @pytest.mark.parametrize("items", [1_001, 5_000])
-def test_wanted_item_at_the_end_of_a_long_list_is_not_missed(items: int) -> None:
+def test_item_at_the_end_of_a_long_list_is_not_a_clear_mismatch(items: int) -> None:
     arguments: JsonObject = {"x": ["y"] * items + ["wanted"]}
     assert holds(Condition("/x", "equals", "wanted"), arguments) is None
     assert holds(Condition("/x", "glob", "wanted"), arguments) is None
 
 
-def tool_with(schema: JsonObject) -> ConditionContext:
+def context_with(schema: JsonObject) -> ConditionContext:
     return ConditionContext(Tool(ToolRef("shop", "sell"), "", schema))
 
 
-def test_absent_argument_counts_against_the_caller_only_where_the_tool_takes_it() -> None:
+def test_absent_argument_is_a_mismatch_only_if_the_tool_does_not_take_it() -> None:
     condition = Condition("/days", "range", {"min": 3})
-    taken = tool_with({"type": "object", "properties": {"days": {"type": "integer"}}})
+    taken = context_with({"type": "object", "properties": {"days": {"type": "integer"}}})
     assert holds(condition, {}, taken) is None
-    assert holds(condition, {}, tool_with({"type": "object"})) is None
-    assert holds(condition, {}, tool_with({"type": "object", "properties": {"city": {}}})) is False
-    assert holds(condition, {}, tool_with({"anyOf": [{"properties": {"days": {}}}]})) is None
+    assert holds(condition, {}, context_with({"type": "object"})) is None
+    assert holds(condition, {}, context_with({"type": "object", "properties": {"city": {}}})) is False
+    assert holds(condition, {}, context_with({"anyOf": [{"properties": {"days": {}}}]})) is None
     bash = ConditionContext(Tool(ToolRef("claude_code", "Bash"), "", {"type": "object", "properties": {}}))
     assert holds(Condition("/file_path", "path", "/etc"), {"command": "ls"}, bash) is False
 
@@ -146,13 +148,15 @@ VALUES = st.recursive(
 
 @given(VALUES, st.text("a/~01", max_size=6), st.sampled_from(CONDITION_TESTS), VALUES)
 @settings(deadline=None)
-def test_no_value_and_no_condition_makes_it_fail(value: Json, pointer: str, test: ConditionTest, wanted: Json) -> None:
+def test_any_value_can_be_tested_with_any_condition(
+    value: Json, pointer: str, test: ConditionTest, wanted: Json
+) -> None:
     assert holds(Condition(pointer, test, wanted), value) in (True, False, None)
 
 
 @given(st.dictionaries(st.text("a/~01", max_size=4), st.integers(), min_size=1))
 @settings(deadline=None)
-def test_every_member_can_be_pointed_at(members: dict[str, int]) -> None:
+def test_pointer_finds_each_member(members: dict[str, int]) -> None:
     for key, value in members.items():
         assert value_at("/" + key.replace("~", "~0").replace("/", "~1"), members) == value
     assert value_at("/nothing", members) is ABSENT

@@ -1,4 +1,4 @@
-"""Paths in conditions: every spelling of a file is the file, and what cannot be told counts against the caller."""
+"""Paths in conditions: each spelling of a file matches, and an undecidable path counts against the caller."""
 
 import os
 from pathlib import Path
@@ -31,22 +31,22 @@ from toolcrib.gate.policy.paths import LEXICAL, REAL, is_path_name, names_path
         "x" * 5_000,
     ],
 )
-def test_no_spelling_of_a_denied_file_is_taken_for_another_file(spelling: str, tmp_path: Path) -> None:
+def test_any_spelling_of_a_denied_file_may_match(spelling: str, tmp_path: Path) -> None:
     assert names_path(spelling, "/etc", str(tmp_path), REAL) is not False
 
 
 @pytest.mark.parametrize("spelling", ["/etcetera/x", "/tmp/etc", "notes.txt", "/", "/var/etc/../x"])
-def test_other_files_are_other_files(spelling: str, tmp_path: Path) -> None:
+def test_other_files_do_not_match(spelling: str, tmp_path: Path) -> None:
     assert names_path(spelling, "/etc", str(tmp_path), REAL) is False
 
 
-def test_relative_path_without_a_known_directory_cannot_be_told() -> None:
+def test_relative_path_without_a_known_directory_is_undecided() -> None:
     assert names_path("passwd", "/etc", None) is None
     assert names_path("passwd", "/etc", "/etc") is True
     assert names_path("passwd", "/etc", "/srv") is False
 
 
-def test_link_into_a_directory_and_out_of_it_cannot_be_told(tmp_path: Path) -> None:
+def test_links_are_resolved_unless_the_result_is_ambiguous(tmp_path: Path) -> None:
     inside, outside = tmp_path / "project", tmp_path / "outside"
     inside.mkdir()
     outside.mkdir()
@@ -60,7 +60,7 @@ def test_link_into_a_directory_and_out_of_it_cannot_be_told(tmp_path: Path) -> N
     assert names_path(str(inside / "link" / "x"), wanted, None, LEXICAL) is True
 
 
-def test_directory_under_another_name_is_the_same_directory(tmp_path: Path) -> None:
+def test_directory_that_the_file_system_considers_equal_matches(tmp_path: Path) -> None:
     class Folding:
         """A file system that ignores case."""
 
@@ -73,13 +73,13 @@ def test_directory_under_another_name_is_the_same_directory(tmp_path: Path) -> N
     assert names_path("/Home/Me/.SSH/id", "/home/me/.ssh", None, Folding()) is True
 
 
-def test_wildcards_of_a_wanted_path() -> None:
+def test_wildcards_match_path_parts() -> None:
     assert names_path("/etc", "/etc/*", None) is False
     assert names_path("/etc/a/b", "/etc/*", None) is True
     assert names_path("/srv/a/secret.txt", "/srv/*/secret.txt", None) is True
-    assert names_path(os.path.expanduser("~/.ssh/id"), "~/.ssh", None) is True  # noqa: PTH111 the same words as a user's
+    assert names_path(os.path.expanduser("~/.ssh/id"), "~/.ssh", None) is True  # noqa: PTH111 as a user would write it
 
 
-def test_arguments_that_hold_paths_are_known_by_name() -> None:
+def test_path_arguments_are_recognised_by_name() -> None:
     assert all(map(is_path_name, ("path", "file_path", "notebookPath", "output-dir", "cwd")))
     assert not any(map(is_path_name, ("pathology", "profile_name", "query")))

@@ -1,4 +1,4 @@
-"""Patterns: anchored, part by part, and never taken apart by guess."""
+"""Patterns of tools: anchored, compared part by part, and never guessed."""
 
 from fnmatch import fnmatchcase
 
@@ -38,7 +38,7 @@ REFS = st.builds(ToolRef, st.text("ab*[]_", min_size=1, max_size=4), st.text("ab
         ("mcp__github__*", "github/search", False),
     ],
 )
-def test_what_a_pattern_names(pattern: str, ref: str, named: bool) -> None:
+def test_pattern_matches_server_and_tool_separately(pattern: str, ref: str, named: bool) -> None:
     tool = ToolRef.parse(ref)
     assert tool is not None
     assert names(pattern, tool) is named
@@ -47,21 +47,19 @@ def test_what_a_pattern_names(pattern: str, ref: str, named: bool) -> None:
 
 @given(TEXTS, st.text("ab*?[]!-/_\n", max_size=8))
 @settings(deadline=None)
-def test_a_glob_fits_what_a_shell_would_say_it_fits(pattern: str, text: str) -> None:
+def test_glob_agrees_with_fnmatch(pattern: str, text: str) -> None:
     assert bool(glob(pattern)(text)) is fnmatchcase(text, pattern)
 
 
 @given(st.lists(TEXTS, max_size=8), REFS)
 @settings(deadline=None)
-def test_the_index_finds_exactly_the_patterns_that_name_a_tool(patterns: list[str], ref: ToolRef) -> None:
+def test_index_finds_exactly_the_patterns_that_name_a_tool(patterns: list[str], ref: ToolRef) -> None:
     assert PatternIndex(patterns).find(ref) == [at for at, pattern in enumerate(patterns) if names(pattern, ref)]
 
 
 @given(st.lists(TEXTS, max_size=8), st.sets(st.integers(0, 7)), st.lists(REFS, max_size=3))
 @settings(deadline=None)
-def test_an_index_of_some_patterns_finds_those_by_the_same_numbers(
-    patterns: list[str], kept: set[int], refs: list[ToolRef]
-) -> None:
+def test_index_of_a_subset_keeps_the_numbers(patterns: list[str], kept: set[int], refs: list[ToolRef]) -> None:
     index = PatternIndex(patterns)
     some = index.only(kept)
     for ref in refs:
@@ -70,7 +68,7 @@ def test_an_index_of_some_patterns_finds_those_by_the_same_numbers(
 
 @given(REFS, REFS)
 @settings(deadline=None)
-def test_a_tool_named_literally_is_that_tool_and_no_other(ref: ToolRef, other: ToolRef) -> None:
+def test_literal_pattern_names_only_its_tool(ref: ToolRef, other: ToolRef) -> None:
     assert names(literal_pattern(ref), ref)
     assert names(literal_pattern(ref), other) is (ref == other)
 
@@ -99,10 +97,10 @@ KNOWN = Names(
         ("a/" + "x" * 600, None),
     ],
 )
-def test_what_a_person_writes_is_looked_up_once_or_refused(written: str, meant: str | None) -> None:
+def test_pattern_of_a_user_is_resolved_exactly_or_rejected(written: str, meant: str | None) -> None:
     assert resolve_pattern(written, KNOWN) == meant
 
 
-def test_a_bare_name_that_two_tools_have_stands_for_neither() -> None:
+def test_ambiguous_bare_name_is_left_out() -> None:
     one, two, other = ToolRef("a", "x"), ToolRef("b", "x"), ToolRef("b", "y")
     assert bare_names([one, two, other, other]) == {"y": other}

@@ -1,4 +1,4 @@
-"""What holds for every catalog, asker, grant and set of rules."""
+"""Invariants of decisions for any catalog, principal, grants and rules."""
 
 from dataclasses import replace
 from random import Random
@@ -14,166 +14,164 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.policy import Rule, RuleOrigin, Verdict
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool
-from unit.gate.policy.world import (
+from unit.gate.policy.strategies import (
     ARGUMENTS,
     PATTERNS,
     grants_given,
     own_grants,
     principals,
-    questions,
+    queries,
     rule_sets,
     tools,
 )
 
-QUESTIONS = questions()
+QUERIES = queries()
 ORDER: list[Verdict] = ["allow", "ask", "deny", "hidden"]
 
 
-def tool_of(question: ExplainQuery) -> Tool:
-    assert question.tool is not None
-    return question.tool
+def tool_of(query: ExplainQuery) -> Tool:
+    assert query.tool is not None
+    return query.tool
 
 
-@given(QUESTIONS, ARGUMENTS)
+@given(QUERIES, ARGUMENTS)
 @settings(deadline=None, max_examples=300)
-def test_what_can_be_called_is_listed_and_what_is_listed_was_granted(
-    question: ExplainQuery, arguments: JsonObject
-) -> None:
-    listed = replace(question, arguments=None, paths=None).decide().visible
-    called = replace(question, arguments=arguments).decide()
+def test_callable_tools_are_listed_and_listed_tools_are_granted(query: ExplainQuery, arguments: JsonObject) -> None:
+    listed = replace(query, arguments=None, paths=None).decide().visible
+    called = replace(query, arguments=arguments).decide()
     assert called.visible == listed
-    assert sees(tool_of(question), question.principal, question.grants, question.rules) == listed
+    assert sees(tool_of(query), query.principal, query.grants, query.rules) == listed
     if called.verdict in ("allow", "ask"):
         assert listed
     if listed:
-        assert sight(tool_of(question), question.principal, question.grants)[-1].effect == "include"
+        assert sight(tool_of(query), query.principal, query.grants)[-1].effect == "include"
 
 
-@given(QUESTIONS, ARGUMENTS)
+@given(QUERIES, ARGUMENTS)
 @settings(deadline=None, max_examples=300)
-def test_a_verdict_that_needs_no_arguments_is_the_same_for_all_of_them(
-    question: ExplainQuery, arguments: JsonObject
+def test_verdict_that_needs_no_arguments_is_the_same_for_any_arguments(
+    query: ExplainQuery, arguments: JsonObject
 ) -> None:
-    decision = replace(question, arguments=None, paths=None).decide()
-    with_arguments = replace(question, arguments=arguments).decide()
+    decision = replace(query, arguments=None, paths=None).decide()
+    with_arguments = replace(query, arguments=arguments).decide()
     if not decision.needs_arguments:
-        # What is hidden by whoever started the session may still have been judged by paths on the way there.
+        # A call that the session's creator may not see can still have had its paths checked.
         assert (with_arguments.verdict, with_arguments.rules) == (decision.verdict, decision.rules)
         assert with_arguments == decision or not decision.visible
     else:
         assert decision.visible
 
 
-@given(questions(), st.lists(st.tuples(principals(), tools()), max_size=6))
+@given(queries(), st.lists(st.tuples(principals(), tools()), max_size=6))
 @settings(deadline=None, max_examples=300)
-def test_what_was_decided_for_others_before_changes_nothing(
-    question: ExplainQuery, others: list[tuple[Principal, Tool]]
+def test_decision_does_not_depend_on_earlier_decisions(
+    query: ExplainQuery, others: list[tuple[Principal, Tool]]
 ) -> None:
-    fresh = replace(question, rules=Rules(1, question.rules.rules))
+    fresh = replace(query, rules=Rules(1, query.rules.rules))
     for principal, tool in others:
-        replace(question, ref=tool.ref, tool=tool, principal=principal).decide()
-    assert question.decide() == question.decide() == fresh.decide()
+        replace(query, ref=tool.ref, tool=tool, principal=principal).decide()
+    assert query.decide() == query.decide() == fresh.decide()
 
 
-@given(QUESTIONS, PATTERNS)
+@given(QUERIES, PATTERNS)
 @settings(deadline=None)
-def test_another_grant_or_bundle_never_takes_a_tool_away(question: ExplainQuery, pattern: str) -> None:
-    grants = question.grants
-    before = question.decide()
-    bundled = replace(question, grants=replace(grants, bundles=(*grants.bundles, pattern))).decide()
+def test_additional_grant_or_bundle_never_makes_a_verdict_stricter(query: ExplainQuery, pattern: str) -> None:
+    grants = query.grants
+    before = query.decide()
+    bundled = replace(query, grants=replace(grants, bundles=(*grants.bundles, pattern))).decide()
     assert ORDER.index(bundled.verdict) <= ORDER.index(before.verdict)
     if grants.permissions is not None:
-        granted = replace(question, grants=replace(grants, permissions=(*grants.permissions, pattern))).decide()
+        granted = replace(query, grants=replace(grants, permissions=(*grants.permissions, pattern))).decide()
         assert ORDER.index(granted.verdict) <= ORDER.index(before.verdict)
 
 
-@given(QUESTIONS)
+@given(QUERIES)
 @settings(deadline=None, max_examples=300)
-def test_a_deny_rule_that_counts_always_wins(question: ExplainQuery) -> None:
-    tool = tool_of(question)
+def test_matching_deny_rule_always_wins(query: ExplainQuery) -> None:
+    tool = tool_of(query)
     denials = [
         rule
-        for rule in question.rules.rules
+        for rule in query.rules.rules
         if rule.effect == "deny"
         and names(rule.pattern, tool.ref)
-        and obstacle(rule, tool, question.principal) is None
-        and (not rule.conditions or (question.arguments is not None and unmet(rule, question.arguments) is None))
+        and obstacle(rule, tool, query.principal) is None
+        and (not rule.conditions or (query.arguments is not None and unmet(rule, query.arguments) is None))
     ]
     if denials:
-        assert question.decide().verdict in ("deny", "hidden")
+        assert query.decide().verdict in ("deny", "hidden")
     if any(not rule.conditions for rule in denials):
-        assert question.decide().verdict == "hidden"
+        assert query.decide().verdict == "hidden"
 
 
-@given(QUESTIONS)
+@given(QUERIES)
 @settings(deadline=None)
-def test_a_scheduled_run_is_never_asked_and_never_gets_a_blocked_tool(question: ExplainQuery) -> None:
-    question = replace(question, principal=replace(question.principal, source="scheduler"))
-    decision = question.decide()
+def test_scheduled_run_never_asks_and_never_gets_a_blocked_tool(query: ExplainQuery) -> None:
+    query = replace(query, principal=replace(query.principal, source="scheduler"))
+    decision = query.decide()
     assert decision.verdict != "ask"
-    assert not (tool_of(question).marks.scheduler_blocked and decision.visible)
+    assert not (tool_of(query).marks.scheduler_blocked and decision.visible)
 
 
-@given(QUESTIONS, principals(), own_grants())
+@given(QUERIES, principals(), own_grants())
 @settings(deadline=None)
-def test_a_session_never_has_more_than_the_one_that_started_it(
-    question: ExplainQuery, creator: Principal, given_to_creator: Grants
+def test_session_never_has_more_rights_than_its_creator(
+    query: ExplainQuery, creator: Principal, creator_grants: Grants
 ) -> None:
-    limited = replace(question.grants, creator=Creator(creator, given_to_creator))
-    child = replace(question, grants=limited).decide()
-    parent = replace(question, principal=creator, grants=given_to_creator).decide()
-    alone = replace(question, grants=replace(limited, creator=None)).decide()
+    limited = replace(query.grants, creator=Creator(creator, creator_grants))
+    child = replace(query, grants=limited).decide()
+    parent = replace(query, principal=creator, grants=creator_grants).decide()
+    alone = replace(query, grants=replace(limited, creator=None)).decide()
     stricter = ORDER[max(ORDER.index(parent.verdict), ORDER.index(alone.verdict))]
-    if stricter == "ask" and question.principal.source == "scheduler":
-        stricter = "deny"  # nobody is there who could be asked
+    if stricter == "ask" and query.principal.source == "scheduler":
+        stricter = "deny"  # a scheduled run cannot ask
     assert child.verdict == stricter
-    if creator.source == "scheduler" and tool_of(question).marks.scheduler_blocked:
+    if creator.source == "scheduler" and tool_of(query).marks.scheduler_blocked:
         assert child.verdict == "hidden"
 
 
-@given(QUESTIONS, st.randoms(use_true_random=False))
+@given(QUERIES, st.randoms(use_true_random=False))
 @settings(deadline=None)
-def test_the_order_rules_are_written_in_does_not_matter(question: ExplainQuery, random: Random) -> None:
-    mixed = list(question.rules.rules)
+def test_order_of_rules_does_not_matter(query: ExplainQuery, random: Random) -> None:
+    mixed = list(query.rules.rules)
     random.shuffle(mixed)
-    other = replace(question, rules=replace(question.rules, rules=tuple(mixed)))
-    assert other.decide().verdict == question.decide().verdict
+    other = replace(query, rules=replace(query.rules, rules=tuple(mixed)))
+    assert other.decide().verdict == query.decide().verdict
 
 
-@given(QUESTIONS, PATTERNS)
+@given(QUERIES, PATTERNS)
 @settings(deadline=None)
-def test_an_allow_rule_never_gives_sight(question: ExplainQuery, pattern: str) -> None:
-    allowed = replace(question, rules=question.rules.with_rules(Rule("new", "allow", pattern, RuleOrigin("user"))))
-    assert allowed.decide().visible == question.decide().visible
+def test_allow_rule_does_not_change_visibility(query: ExplainQuery, pattern: str) -> None:
+    allowed = replace(query, rules=query.rules.with_rules(Rule("new", "allow", pattern, RuleOrigin("user"))))
+    assert allowed.decide().visible == query.decide().visible
 
 
-@given(QUESTIONS)
+@given(QUERIES)
 @settings(deadline=None, max_examples=300)
-def test_an_explanation_agrees_with_the_decision_and_names_the_step_that_decided(question: ExplainQuery) -> None:
-    decision = question.decide()
-    explanation = explain(question)
+def test_explanation_agrees_with_the_decision_and_lists_the_deciding_step(query: ExplainQuery) -> None:
+    decision = query.decide()
+    explanation = explain(query)
     assert explanation.verdict == decision.verdict
     assert explanation.decided_by == decision.decided_by
     assert explanation.decided_by in explanation.steps
     assert [step for step in explanation.steps if step.matched][-1] == explanation.decided_by
-    if sight(tool_of(question), question.principal, question.grants)[-1].effect == "include":
-        told = {step.rule for step in explanation.steps}
-        assert all(ranked.rule.id in told for ranked in question.rules.matching(question.ref))
+    if sight(tool_of(query), query.principal, query.grants)[-1].effect == "include":
+        listed = {step.rule for step in explanation.steps}
+        assert all(ranked.rule.id in listed for ranked in query.rules.matching(query.ref))
 
 
-@given(QUESTIONS)
+@given(QUERIES)
 @settings(deadline=None, max_examples=500)
-def test_a_flip_really_flips_and_nothing_in_it_is_for_nothing(question: ExplainQuery) -> None:
-    verdict = question.decide().verdict
-    flip = explain(question).flip
+def test_flip_changes_the_verdict_with_only_necessary_changes(query: ExplainQuery) -> None:
+    verdict = query.decide().verdict
+    flip = explain(query).flip
     assert flip is not None
     after = flip.after.decide().verdict
     assert after == flip.verdict
     assert (after in ("hidden", "deny")) == (verdict == "allow")
     assert after != verdict
     removed = [change.rule for change in flip.changes if change.kind == "remove_rule"]
-    assert set(removed) <= {rule.id for rule in question.rules.rules}
-    for rule in question.rules.rules:
+    assert set(removed) <= {rule.id for rule in query.rules.rules}
+    for rule in query.rules.rules:
         if rule.id in removed:
             put_back = replace(flip.after, rules=flip.after.rules.with_rules(rule))
             assert put_back.decide().verdict not in ({"allow"} if verdict == "ask" else {"allow", "ask"})
@@ -181,7 +179,9 @@ def test_a_flip_really_flips_and_nothing_in_it_is_for_nothing(question: ExplainQ
 
 @given(tools(), principals(), grants_given(), rule_sets())
 @settings(deadline=None)
-def test_every_step_says_why(tool: Tool, asker: Principal, grants: Grants, rules: Rules) -> None:
-    decision = decide(tool.ref, tool, asker, grants, rules)
+def test_each_step_has_a_reason_and_the_last_one_decides(
+    tool: Tool, principal: Principal, grants: Grants, rules: Rules
+) -> None:
+    decision = decide(tool.ref, tool, principal, grants, rules)
     assert all(step.reason for step in decision.steps)
     assert decision.decided_by is decision.steps[-1]

@@ -1,4 +1,4 @@
-"""Reach and proofs about rules, compared with trying every principal, tool and outcome of conditions."""
+"""Reach and proofs about rules, compared with all principals, tools and outcomes of conditions."""
 
 import time
 from dataclasses import replace
@@ -15,7 +15,7 @@ from toolcrib.gate.policy.zones import TouchedPath
 from toolcrib.model.policy import Binding, Condition, Rule, RuleEffect, RuleOrigin, Verdict, Where
 from toolcrib.model.principals import MODES, Mode, Principal, Source
 from toolcrib.model.tools import Marks, Tool, ToolRef
-from unit.gate.policy.world import ARGUMENTS, REFS, TOUCHED, grants_given, principals, rule_sets, tools
+from unit.gate.policy.strategies import ARGUMENTS, REFS, TOUCHED, grants_given, principals, rule_sets, tools
 
 _PATHS = (
     *TOUCHED,
@@ -49,7 +49,7 @@ def _verdicts(tool: Tool, principal: Principal, grants: Grants, rules: Rules) ->
 
 @settings(deadline=None, max_examples=40)
 @given(_CATALOGS, principals(), grants_given(), rule_sets(4))
-def test_reach_finds_exactly_the_verdicts_that_decide_can_return(
+def test_reach_equals_the_verdicts_that_decide_can_return(
     catalog: list[Tool], principal: Principal, grants: Grants, rules: Rules
 ) -> None:
     principal = replace(principal, by_hand=False)
@@ -60,7 +60,7 @@ def test_reach_finds_exactly_the_verdicts_that_decide_can_return(
 
 @settings(deadline=None, max_examples=40)
 @given(tools(), principals(), grants_given(), rule_sets(4), ARGUMENTS)
-def test_every_call_has_one_of_the_verdicts_found_by_reach(
+def test_verdict_of_any_call_is_found_by_reach(
     tool: Tool, principal: Principal, grants: Grants, rules: Rules, arguments: dict[str, object]
 ) -> None:
     (group,) = reach(Subject("x", principal, grants), ToolClasses([tool], rules))
@@ -70,8 +70,8 @@ def test_every_call_has_one_of_the_verdicts_found_by_reach(
 
 
 def _decides(rule: Rule, rules: Rules, catalog: list[Tool]) -> bool:
-    """Return whether a rule decides any call of any principal that exists."""
-    everyone = (
+    """Return whether a rule decides any call of any existing principal."""
+    all_principals = (
         Principal(kind, "x", source, mode, agent, session, cwd)
         for kind, source, mode, agent, session, cwd in product(
             ("owner", "session"), _SOURCES, _MODES, (None, "reviewer", "y"), (None, "s1"), (None, "/p")
@@ -80,7 +80,7 @@ def _decides(rule: Rule, rules: Rules, catalog: list[Tool]) -> bool:
     only = Grants(permissions=("*",))
     return any(
         rule.id in decide(tool.ref, tool, principal, only, rules, paths=paths, assume=lambda each: each is rule).rules
-        for principal in everyone
+        for principal in all_principals
         for tool in catalog
         for paths in ((TOUCHED[0], TOUCHED[2]) if tool.ref.server == "claude_code" else (None,))
     )
@@ -88,7 +88,7 @@ def _decides(rule: Rule, rules: Rules, catalog: list[Tool]) -> bool:
 
 @settings(deadline=None, max_examples=40)
 @given(_CATALOGS, rule_sets(4))
-def test_exactly_the_rules_that_never_decide_a_call_are_reported(catalog: list[Tool], rules: Rules) -> None:
+def test_reported_rules_are_exactly_those_that_never_decide_a_call(catalog: list[Tool], rules: Rules) -> None:
     catalog = [replace(tool, marks=replace(tool.marks, scheduler_blocked=False)) for tool in catalog]
     proofs = RuleProver(ToolClasses(catalog, rules), _KNOWN).prove()
     reported = {proof.rule.id for proof in proofs if proof.kind != "conflict"}
@@ -149,7 +149,7 @@ def test_partial_overlap_is_a_conflict_and_an_exception_is_not() -> None:
     assert _proofs(_rule("shop", "allow", "shop/*"), _rule("sell", "deny", "shop/sell")) == []
 
 
-def test_reach_of_a_large_catalog_takes_few_decisions() -> None:
+def test_reach_of_a_large_catalog_is_computed_in_time() -> None:
     catalog = [_tool(f"server{number // 100}/tool{number}", read_only=number % 3 == 0) for number in range(10_000)]
     rules = Rules(1, tuple(_rule(f"r{number}", "ask", f"server{number}/*1") for number in range(100)))
     only = [Grants(), *(Grants((f"server{number}/*", "server1/tool1*")) for number in range(49))]
@@ -158,7 +158,7 @@ def test_reach_of_a_large_catalog_takes_few_decisions() -> None:
     classes = ToolClasses(catalog, rules)
     sizes = [sum(len(group.tools) for group in reach(subject, classes)) for subject in subjects]
     assert set(sizes) == {10_000}
-    assert time.process_time() - began < 20, "expected about one second on a quiet machine"
+    assert time.process_time() - began < 20, "expected about one second on an idle machine"
 
 
 def test_reason_of_reach_is_the_rule_that_allows() -> None:

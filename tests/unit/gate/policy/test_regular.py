@@ -1,4 +1,4 @@
-"""The expressions of conditions: they say what `re` says, and never run away."""
+"""The regular expressions of conditions: they agree with `re` and take bounded time."""
 
 import random
 import re
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toolcrib.gate.policy.regular import LONGEST_TEXT, NotRegular, Regular
 
 SLACK = 4
-"""Clocks of a busy machine count the time of others too."""
+"""Allowance for a busy machine."""
 ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "[a-c]", r"\d", r"\w", r"\S", r"\.", "1", r"[\d_-]", "[]a]"])
 
 
@@ -30,13 +30,13 @@ TEXTS = st.text("abcA1_. -\n", max_size=10)
 
 @given(EXPRESSIONS, TEXTS)
 @settings(deadline=None, max_examples=400)
-def test_it_agrees_with_the_expressions_of_python(expression: str, text: str) -> None:
+def test_matches_agree_with_re(expression: str, text: str) -> None:
     assert Regular(expression).matches(text) is (re.fullmatch(expression, text, re.DOTALL) is not None)
 
 
 @given(EXPRESSIONS, TEXTS)
 @settings(deadline=None)
-def test_it_agrees_with_python_where_case_does_not_matter(expression: str, text: str) -> None:
+def test_matches_agree_with_re_ignoring_case(expression: str, text: str) -> None:
     plain = expression.replace("[^a]", "b")
     expected = re.fullmatch(plain, text, re.DOTALL | re.IGNORECASE) is not None
     assert Regular(f"(?i){plain}").matches(text) is expected
@@ -57,7 +57,7 @@ def test_it_agrees_with_python_where_case_does_not_matter(expression: str, text:
         ("ü+", "üü", True),
     ],
 )
-def test_the_whole_text_must_match(expression: str, text: str, matches: bool) -> None:
+def test_whole_text_must_match(expression: str, text: str, matches: bool) -> None:
     assert Regular(expression).matches(text) is matches
 
 
@@ -87,18 +87,18 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("expression", [*UNKNOWN, "\\", "x" * 2000, "(" * 400 + ")" * 400])
-def test_what_is_not_known_or_too_large_is_refused(expression: str) -> None:
+def test_unsupported_or_too_large_expression_is_rejected(expression: str) -> None:
     with pytest.raises(NotRegular) as raised:
         Regular(expression)
     assert str(raised.value)
 
 
 @pytest.mark.parametrize("expression", ["(a+)+b", "(a|a)*b", "(a|aa)+c", ".*.*.*.*.*x", "a*a*a*a*b", "(.*b){12}"])
-def test_a_text_made_to_take_for_ever_does_not(expression: str) -> None:
+def test_catastrophic_backtracking_does_not_occur(expression: str) -> None:
     compiled = Regular(expression)
     started = time.thread_time()
     assert compiled.matches("a" * LONGEST_TEXT) is False
-    assert time.thread_time() - started < 2  # where `re` takes hours at best
+    assert time.thread_time() - started < 2  # `re` would take hours
 
 
 HARD = [
@@ -115,7 +115,7 @@ HARD = [
 
 @pytest.mark.parametrize("letters", ["ab", "ab1_ ./\n", "a\u00e9", "ab\u00e9\u00df\u6f22 "])
 @pytest.mark.parametrize("expression", HARD)
-def test_condition_on_a_long_text_stays_within_its_time(expression: str, letters: str) -> None:
+def test_condition_on_a_long_text_stays_within_its_time_limit(expression: str, letters: str) -> None:
     text = "".join(random.Random(1).choices(letters, k=60_000))
     compiled = Regular(expression)
     compiled.matches(text[:1])
@@ -124,7 +124,7 @@ def test_condition_on_a_long_text_stays_within_its_time(expression: str, letters
     assert time.thread_time() - started < 0.05 * SLACK
 
 
-def test_what_cannot_be_said_within_the_limits_has_no_answer() -> None:
+def test_text_beyond_the_limits_has_no_answer() -> None:
     assert Regular("a*").matches("a" * (LONGEST_TEXT + 1)) is None
     text = "".join(random.Random(1).choices("ab", k=60_000))
     assert Regular("(?:a|b)*a(?:a|b){200}").matches(text) is None
@@ -154,5 +154,5 @@ def test_long_texts_of_any_script_are_matched() -> None:
         ("(?i)[^a]", "A", False),
     ],
 )
-def test_engine_reads_classes_and_signs_as_python_does(expression: str, text: str, matches: bool) -> None:
+def test_classes_and_special_characters_are_read_as_in_re(expression: str, text: str, matches: bool) -> None:
     assert Regular(expression).matches(text) is matches

@@ -1,4 +1,4 @@
-"""Rules that can be mistaken for rules about something else are named, and others are not."""
+"""Rules that resemble rules about something else are reported, and others are not."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def messages(pattern: str) -> list[str]:
 
 
 @pytest.mark.parametrize("pattern", ["files/read_file", "files/*", "*", "*/read-file", "files/read_*", "new/tool", ""])
-def test_rule_that_names_what_it_seems_to_has_no_problem(pattern: str) -> None:
+def test_rule_that_names_existing_or_distinct_tools_has_no_problem(pattern: str) -> None:
     assert messages(pattern) == []
 
 
@@ -30,6 +30,6 @@ def test_rule_that_names_what_it_seems_to_has_no_problem(pattern: str) -> None:
         ("files/read\u00a0file", "hidden or look like others"),
     ],
 )
-def test_rule_that_looks_like_another_name_is_found(pattern: str, named: str) -> None:
+def test_rule_that_looks_like_another_name_is_reported(pattern: str, named: str) -> None:
     assert any(named in message for message in messages(pattern))
     assert all(message.isprintable() and "\u00a0" not in message for message in messages(pattern))

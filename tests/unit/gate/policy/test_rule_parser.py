@@ -1,4 +1,4 @@
-"""Rules as people write them: understood whole, or refused with the place of every fault."""
+"""Parsing of rules: completely understood, or rejected with the place of each fault."""
 
 from datetime import UTC, datetime
 
@@ -11,7 +11,7 @@ from toolcrib.gate.policy.rule_parser import Read, read_line, read_rule, read_ru
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.policy import Condition, OriginKind, Rule, RuleOrigin, Where
 from toolcrib.model.tools import ToolRef
-from unit.gate.policy.world import rule
+from unit.gate.policy.strategies import rule
 
 KNOWN = Names({"Bash": ToolRef("claude_code", "Bash")}, {"mcp__hub": "hub"})
 AT = datetime(2030, 1, 1, tzinfo=UTC)
@@ -21,7 +21,7 @@ def read(raw: Json, kind: OriginKind = "user") -> Read:
     return read_rule(raw, KNOWN, id="r", origin=RuleOrigin(kind), created_by="owner", created_at=AT)
 
 
-def test_a_rule_with_everything_is_read() -> None:
+def test_rule_with_all_members_is_read() -> None:
     raw = {
         "effect": "deny",
         "pattern": "mcp__hub__*",
@@ -45,7 +45,7 @@ def test_a_rule_with_everything_is_read() -> None:
 
 @given(rule("r"))
 @settings(deadline=None)
-def test_what_a_rule_is_shown_as_can_be_read_again(one: Rule) -> None:
+def test_json_form_of_a_rule_is_read_back(one: Rule) -> None:
     if not one.pattern:
         return
     shown = {key: value for key, value in one.to_json().items() if key not in ("id", "origin", "createdBy")}
@@ -83,30 +83,30 @@ FAULTS: list[tuple[JsonObject, str]] = [
 
 
 @pytest.mark.parametrize(("change", "path"), FAULTS)
-def test_every_fault_names_its_member(change: JsonObject, path: str) -> None:
+def test_each_fault_names_its_member(change: JsonObject, path: str) -> None:
     found = read({"effect": "ask", "pattern": "a/*"} | change)
     assert found.rule is None
     assert [fault.path for fault in found.faults] == [path]
     assert path in found.faults[0].message
 
 
-def test_a_misspelt_member_is_told_with_the_one_that_was_meant() -> None:
+def test_misspelt_member_is_reported_with_a_suggestion() -> None:
     found = read({"effect": "ask", "patern": "a/*"})
     assert {fault.path for fault in found.faults} == {"patern", "pattern"}
     assert "did you mean `pattern`?" in found.faults[0].message
 
 
-def test_a_rule_of_a_session_must_name_it() -> None:
+def test_rule_of_a_session_must_name_the_session() -> None:
     assert read({"effect": "allow", "pattern": "a/*"}, "session").rule is None
     assert read({"effect": "allow", "pattern": "a/*", "session": "s1"}, "session").rule is not None
 
 
 @pytest.mark.parametrize("raw", [None, [], "deny a/*", 3])
-def test_what_is_no_object_is_no_rule(raw: Json) -> None:
+def test_other_json_than_an_object_is_rejected(raw: Json) -> None:
     assert read(raw).rule is None
 
 
-def test_a_rule_on_one_line() -> None:
+def test_rule_on_one_line_is_read() -> None:
     assert read_line(" deny  github/* ") == {"effect": "deny", "pattern": "github/*"}
     assert read(read_line("deny")).rule is None
 
@@ -137,7 +137,7 @@ expires_at = 2031-01-01T00:00:00Z
 """
 
 
-def test_the_rules_of_a_file_know_their_lines_and_a_bad_one_is_a_problem() -> None:
+def test_rules_of_a_file_have_lines_and_an_invalid_one_is_a_problem() -> None:
     found = read_rules_file(FILE, "/h/toolcrib.toml", "user", KNOWN, written_at=AT)
     lines = [(rule.effect, rule.pattern, rule.origin.line) for rule in found.rules]
     assert lines == [("deny", "github/*", 3), ("ask", "claude_code/Bash", 13), ("deny", "github/*", 19)]
@@ -148,7 +148,7 @@ def test_the_rules_of_a_file_know_their_lines_and_a_bad_one_is_a_problem() -> No
     ]
 
 
-def test_ids_stay_when_lines_move_and_tell_equal_rules_apart() -> None:
+def test_ids_are_distinct_and_do_not_depend_on_lines() -> None:
     one = read_rules_file(FILE, "f", "user", KNOWN)
     moved = read_rules_file("\n\n" + FILE, "f", "user", KNOWN)
     ids = [rule.id for rule in one.rules]
@@ -156,14 +156,14 @@ def test_ids_stay_when_lines_move_and_tell_equal_rules_apart() -> None:
     assert len(set(ids)) == len(ids) == 3
 
 
-def test_rules_in_a_list_are_told_by_the_line_of_the_list() -> None:
+def test_rules_in_an_array_have_the_line_of_the_array() -> None:
     found = read_rules_file('a = 1\nrules = [\n{effect = "ask", pattern = "*"}, 3]\n', "f", "user", KNOWN)
     assert [rule.origin.line for rule in found.rules] == [2]
     assert [problem.line for problem in found.problems] == [2]
 
 
 @pytest.mark.parametrize("text", ["rules = 3", "this is = not [toml", '[[rules]]\neffect = "deny"\npattern = "a"\n'])
-def test_what_cannot_be_read_in_the_managed_file_makes_every_call_ask(text: str) -> None:
+def test_unreadable_managed_file_makes_every_call_ask(text: str) -> None:
     managed = read_rules_file(text, "f", "managed", KNOWN)
     assert [(rule.effect, rule.pattern, rule.origin.kind) for rule in managed.rules] == [("ask", "*", "managed")]
     assert managed.problems
@@ -172,12 +172,12 @@ def test_what_cannot_be_read_in_the_managed_file_makes_every_call_ask(text: str)
     assert user.problems == managed.problems
 
 
-def test_a_file_without_rules_has_none() -> None:
+def test_file_without_rules_yields_none() -> None:
     assert read_rules_file("port = 1\n", "f", "managed", KNOWN).rules == ()
     assert read_rules_file("", "f", "managed", KNOWN).problems == ()
 
 
 @given(st.text(max_size=60) | st.text("[]rules\n=\"'{},", max_size=40))
 @settings(deadline=None)
-def test_no_text_makes_reading_fail(text: str) -> None:
+def test_any_text_is_read_without_an_exception(text: str) -> None:
     read_rules_file(text, "f", "managed", KNOWN)

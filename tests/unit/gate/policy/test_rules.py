@@ -1,4 +1,4 @@
-"""Rules: for whom they count, in which order, and until when."""
+"""Rules: to whom they apply, in which order, and until when."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,52 +15,52 @@ from toolcrib.model.tools import Marks, Tool, ToolRef
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 TOOL = Tool(ToolRef("a", "one"), "", {}, marks=Marks(destructive=True))
-ASKER = Principal("session", "x", "ide", "default", "reviewer", "s1", "/p/sub")
+CALLER = Principal("session", "x", "ide", "default", "reviewer", "s1", "/p/sub")
 
 
-def a_rule(effect: RuleEffect, kind: OriginKind = "user", *, id: str = "r", where: Where = Where()) -> Rule:  # noqa: B008 a frozen value
+def make_rule(effect: RuleEffect, kind: OriginKind = "user", *, id: str = "r", where: Where = Where()) -> Rule:  # noqa: B008 a frozen value
     return Rule(id, effect, "a/*", RuleOrigin(kind), where=where, session="s1" if kind == "session" else None)
 
 
-def verdict(*rules: Rule, tool: Tool = TOOL, asker: Principal = ASKER) -> Verdict:
-    return decide(tool.ref, tool, asker, Grants(), Rules(1, rules)).verdict
+def verdict(*rules: Rule, tool: Tool = TOOL, principal: Principal = CALLER) -> Verdict:
+    return decide(tool.ref, tool, principal, Grants(), Rules(1, rules)).verdict
 
 
 IN_ORDER = [
-    (a_rule("deny"), "hidden"),
-    (a_rule("ask", "managed"), "ask"),
-    (a_rule("allow", "remembered"), "allow"),
-    (a_rule("ask"), "ask"),
-    (a_rule("allow"), "allow"),
+    (make_rule("deny"), "hidden"),
+    (make_rule("ask", "managed"), "ask"),
+    (make_rule("allow", "remembered"), "allow"),
+    (make_rule("ask"), "ask"),
+    (make_rule("allow"), "allow"),
 ]
 
 
 @pytest.mark.parametrize("first", range(len(IN_ORDER)))
-def test_of_several_rules_the_first_in_the_order_of_decision_counts(first: int) -> None:
+def test_first_rule_in_the_order_of_decision_counts(first: int) -> None:
     rules = [rule for rule, _ in IN_ORDER[first:]]
     assert verdict(*rules) == verdict(*reversed(rules)) == IN_ORDER[first][1]
 
 
-def test_an_answer_for_the_session_counts_like_a_remembered_one_and_only_there() -> None:
-    ask, answer = a_rule("ask"), a_rule("allow", "session")
+def test_answer_for_the_session_counts_only_in_that_session() -> None:
+    ask, answer = make_rule("ask"), make_rule("allow", "session")
     assert verdict(ask, answer) == "allow"
-    assert verdict(ask, answer, asker=Principal("session", "x", "ide", session="s2")) == "ask"
-    assert verdict(ask, answer, asker=Principal("token", "x", "ide")) == "ask"
+    assert verdict(ask, answer, principal=Principal("session", "x", "ide", session="s2")) == "ask"
+    assert verdict(ask, answer, principal=Principal("token", "x", "ide")) == "ask"
     assert verdict(ask, Rule("r", "allow", "a/*", RuleOrigin("session"))) == "ask"
 
 
-def test_an_answer_for_a_token_does_not_count_for_a_later_one_of_its_name() -> None:
+def test_answer_for_a_token_does_not_count_for_another_token_of_the_same_name() -> None:
     first, later = (Principal("token", "laptop", "ide", "default", token_id=id) for id in ("1", "2"))
-    answer = replace(a_rule("allow", "remembered"), principal=Binding.of(first))
+    answer = replace(make_rule("allow", "remembered"), principal=Binding.of(first))
     rules = Rules(1, (answer,))  # the same object for both, as in a running crib
     verdicts = [decide(TOOL.ref, TOOL, each, Grants(), rules).verdict for each in (first, later)]
     assert verdicts == ["allow", "ask"]
 
 
-def test_a_rule_bound_to_a_definition_does_not_count_for_another() -> None:
+def test_rule_bound_to_a_definition_does_not_count_for_another() -> None:
     bound = Rule("r", "allow", "a/*", RuleOrigin("remembered"), definition_hash=TOOL.definition_hash)
     assert verdict(bound) == "allow"
-    assert verdict(bound, tool=Tool(TOOL.ref, "now it says something else", {})) == "ask"
+    assert verdict(bound, tool=Tool(TOOL.ref, "Another description.", {})) == "ask"
 
 
 @pytest.mark.parametrize(
@@ -81,28 +81,28 @@ def test_a_rule_bound_to_a_definition_does_not_count_for_another() -> None:
         (Where(projects=("/q", "/p/su")), False),
     ],
 )
-def test_a_rule_counts_where_it_says(where: Where, counts: bool) -> None:
-    assert verdict(a_rule("allow", where=where)) == ("allow" if counts else "ask")
+def test_rule_counts_where_its_where_clause_matches(where: Where, counts: bool) -> None:
+    assert verdict(make_rule("allow", where=where)) == ("allow" if counts else "ask")
 
 
-def test_a_deny_rule_with_conditions_shows_the_tool_and_refuses_the_call() -> None:
+def test_deny_rule_with_conditions_lists_the_tool_and_denies_the_call() -> None:
     rules = Rules(1, (Rule("r", "deny", "a/*", RuleOrigin("user"), conditions=(Condition("/n", "equals", 1),)),))
-    asker = Principal("session", "x", "ide", "acceptEdits")
-    listed = decide(TOOL.ref, TOOL, asker, Grants(), rules)
+    principal = Principal("session", "x", "ide", "acceptEdits")
+    listed = decide(TOOL.ref, TOOL, principal, Grants(), rules)
     assert (listed.verdict, listed.needs_arguments) == ("allow", True)
-    refused = decide(TOOL.ref, TOOL, asker, Grants(), rules, {"n": 1})
+    refused = decide(TOOL.ref, TOOL, principal, Grants(), rules, {"n": 1})
     assert (refused.verdict, refused.rules, refused.visible) == ("deny", ("r",), True)
-    assert decide(TOOL.ref, TOOL, asker, Grants(), rules, {"n": 2}).verdict == "allow"
+    assert decide(TOOL.ref, TOOL, principal, Grants(), rules, {"n": 2}).verdict == "allow"
 
 
 def test_all_conditions_of_a_rule_must_hold() -> None:
     both = (Condition("/n", "equals", 1), Condition("/m", "glob", "x*"))
     rules = Rules(1, (Rule("r", "allow", "a/*", RuleOrigin("user"), conditions=both),))
-    assert decide(TOOL.ref, TOOL, ASKER, Grants(), rules, {"n": 1, "m": "xy"}).verdict == "allow"
-    assert decide(TOOL.ref, TOOL, ASKER, Grants(), rules, {"n": 1, "m": "y"}).verdict == "ask"
+    assert decide(TOOL.ref, TOOL, CALLER, Grants(), rules, {"n": 1, "m": "xy"}).verdict == "allow"
+    assert decide(TOOL.ref, TOOL, CALLER, Grants(), rules, {"n": 1, "m": "y"}).verdict == "ask"
 
 
-def test_a_blocked_tool_stays_blocked_for_sessions_that_a_scheduled_run_starts() -> None:
+def test_blocked_tool_stays_blocked_for_sessions_started_by_a_scheduled_run() -> None:
     tool = Tool(TOOL.ref, "", {}, marks=Marks(scheduler_blocked=True))
     scheduled = Principal("session", "nightly", "scheduler", "bypassPermissions", session="s0")
     child = Principal("session", "x", "agent", "bypassPermissions", session="s1")
@@ -112,26 +112,26 @@ def test_a_blocked_tool_stays_blocked_for_sessions_that_a_scheduled_run_starts()
     assert decide(tool.ref, tool, child, Grants(("*",)), Rules()).verdict == "allow"
 
 
-def test_a_book_gives_the_same_value_until_a_place_changes() -> None:
+def test_book_returns_the_same_value_until_a_place_changes() -> None:
     book = RuleBook()
     empty = book()
-    book.set("file", [a_rule("ask")])
+    book.set("file", [make_rule("ask")])
     with_rule = book()
     assert with_rule.version > empty.version
-    book.set("file", [a_rule("ask")])
+    book.set("file", [make_rule("ask")])
     assert book() is with_rule
-    book.set("database", [a_rule("deny", id="d")])
+    book.set("database", [make_rule("deny", id="d")])
     assert {rule.id for rule in book().rules} == {"r", "d"}
     book.set("file", [])
     assert [rule.id for rule in book().rules] == ["d"]
-    assert book.places == {"file": (), "database": (a_rule("deny", id="d"),)}
+    assert book.places == {"file": (), "database": (make_rule("deny", id="d"),)}
 
 
-def test_a_rule_ends_at_its_moment_and_the_version_tells() -> None:
+def test_rule_expires_at_its_moment_and_the_version_increases() -> None:
     now = NOW
     book = RuleBook(lambda: now)
-    ends = Rule("r", "allow", "a/*", RuleOrigin("user"), expires_at=NOW + timedelta(minutes=1))
-    book.set("database", [ends, Rule("old", "allow", "*", RuleOrigin("user"), expires_at=NOW)])
+    expiring = Rule("r", "allow", "a/*", RuleOrigin("user"), expires_at=NOW + timedelta(minutes=1))
+    book.set("database", [expiring, Rule("old", "allow", "*", RuleOrigin("user"), expires_at=NOW)])
     before = book()
     assert [rule.id for rule in before.rules] == ["r"]
     now = NOW + timedelta(seconds=59)
@@ -144,14 +144,14 @@ def test_a_rule_ends_at_its_moment_and_the_version_tells() -> None:
     assert after.next_expiry is None
 
 
-def test_equal_rules_have_the_same_fingerprint_whatever_their_number() -> None:
-    one, other = Rules(1, (a_rule("ask"),)), Rules(7, (a_rule("ask"),))
+def test_fingerprint_of_equal_rules_does_not_depend_on_the_version() -> None:
+    one, other = Rules(1, (make_rule("ask"),)), Rules(7, (make_rule("ask"),))
     assert one.fingerprint == other.fingerprint
-    assert one.fingerprint != Rules(1, (a_rule("deny"),)).fingerprint
+    assert one.fingerprint != Rules(1, (make_rule("deny"),)).fingerprint
 
 
-def test_the_public_shape_of_a_rule_leaves_out_what_it_does_not_say() -> None:
-    assert a_rule("ask").to_json() == {
+def test_json_form_of_a_rule_omits_unset_members() -> None:
+    assert make_rule("ask").to_json() == {
         "id": "r",
         "effect": "ask",
         "pattern": "a/*",
@@ -178,14 +178,14 @@ def test_the_public_shape_of_a_rule_leaves_out_what_it_does_not_say() -> None:
     }
 
 
-def test_a_rule_does_not_apply_to_tools_that_it_excepts() -> None:
-    deny = a_rule("deny", where=Where(excepted=("a/on*", "b/*")))
+def test_rule_does_not_apply_to_excepted_tools() -> None:
+    deny = make_rule("deny", where=Where(excepted=("a/on*", "b/*")))
     assert verdict(deny) == "ask"
     assert verdict(deny, tool=Tool(ToolRef("a", "two"), "", {})) == "hidden"
 
 
-def test_an_exception_holds_for_trusted_names_of_a_server_and_not_for_claimed_ones() -> None:
-    deny = a_rule("deny", where=Where(excepted=("b/*",)))
+def test_exception_applies_to_trusted_names_of_a_server_and_not_to_claimed_ones() -> None:
+    deny = make_rule("deny", where=Where(excepted=("b/*",)))
     trusted = replace(TOOL, names=ServerNames(trusted=(OtherName("b", "file"),)))
     claimed = replace(TOOL, names=ServerNames(claimed=(OtherName("b", "file"),)))
     assert (verdict(deny, tool=trusted), verdict(deny, tool=claimed)) == ("ask", "hidden")

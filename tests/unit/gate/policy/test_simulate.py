@@ -1,4 +1,4 @@
-"""Simulation: recorded calls, decided again under other rules."""
+"""Simulation: recorded calls are decided again under other rules."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.tools import Tool, ToolRef
 
 TOOLS = {ref: Tool(ref, "", {}) for ref in (ToolRef("github", "search"), ToolRef("mail", "send"))}
-ASKER = Principal("token", "laptop", "ide", "acceptEdits", "reviewer", "s1", "/p")
+CALLER = Principal("token", "laptop", "ide", "acceptEdits", "reviewer", "s1", "/p")
 
 
 def record(number: int, ref: str = "github/search", **more: Json) -> JsonObject:
@@ -22,7 +22,7 @@ def record(number: int, ref: str = "github/search", **more: Json) -> JsonObject:
         "at": "2030-01-01T00:00:00.000+00:00",
         "call": f"call-{number}",
         "phase": "intent",
-        "principal": ASKER.to_json(),
+        "principal": CALLER.to_json(),
         "server": server,
         "tool": tool,
         "arguments": arguments,
@@ -40,12 +40,12 @@ def replay(records: Sequence[JsonObject], *rules: Rule, before: Rules = Rules())
 DENY = Rule("new", "deny", "github/*", RuleOrigin("user"))
 
 
-def test_calls_that_would_be_decided_otherwise_are_told() -> None:
+def test_calls_with_another_verdict_are_reported() -> None:
     found = replay([record(1), record(2, "mail/send")], DENY)
     assert (found.compared, found.skipped, len(found.differences)) == (2, 0, 1)
     difference = found.differences[0]
     assert (difference.record, difference.before, difference.after) == (1, "allow", "hidden")
-    assert difference.principal == ASKER
+    assert difference.principal == CALLER
     assert difference.decided_by.rule == "new"
     shape = found.to_json()["differences"][0]
     assert (shape["auditId"], shape["ref"], shape["recorded"], shape["uncertain"]) == (
@@ -56,12 +56,12 @@ def test_calls_that_would_be_decided_otherwise_are_told() -> None:
     )
 
 
-def test_the_two_records_of_a_call_count_once() -> None:
+def test_both_records_of_a_call_count_once() -> None:
     both = [record(2, phase="outcome", call="c"), record(1, call="c")]
     assert replay(both, DENY).compared == 1
 
 
-def test_calls_of_tools_that_are_gone_and_damaged_records_are_counted_as_skipped() -> None:
+def test_calls_of_removed_tools_and_damaged_records_are_skipped() -> None:
     records: list[JsonObject] = [
         record(1, "gone/tool"),
         {"id": 2, "damaged": True},
@@ -72,7 +72,7 @@ def test_calls_of_tools_that_are_gone_and_damaged_records_are_counted_as_skipped
     assert (found.compared, found.skipped, found.differences) == (0, 4, ())
 
 
-def test_a_call_made_by_hand_is_known_by_having_run_unasked() -> None:
+def test_unasked_call_of_the_owner_counts_as_made_by_hand() -> None:
     owner = Principal("owner", "owner", "cli").to_json()
     by_hand = replay([record(1, principal=owner)], Rule("new", "ask", "*", RuleOrigin("user")))
     assert by_hand.differences == ()
@@ -80,13 +80,13 @@ def test_a_call_made_by_hand_is_known_by_having_run_unasked() -> None:
     assert [(each.before, each.after) for each in approved.differences] == [("ask", "allow")]
 
 
-def test_a_call_by_hand_of_what_is_denied_now_would_run_without_the_rule() -> None:
+def test_removing_a_deny_rule_allows_the_owners_own_call() -> None:
     owner_runs_again = record(1, principal=Principal("owner", "owner", "cli").to_json())
     found = simulate([owner_runs_again], Rules(rules=(DENY,)), Rules(), tool=TOOLS.get, grants=lambda _: Grants())
     assert [(each.before, each.after) for each in found.differences] == [("hidden", "allow")]
 
 
-def test_a_difference_that_hangs_on_arguments_which_are_not_whole_is_uncertain() -> None:
+def test_difference_that_depends_on_incomplete_arguments_is_uncertain() -> None:
     rule = Rule("new", "deny", "*", RuleOrigin("user"), conditions=(Condition("/q", "glob", "x*"),))
     (whole,) = replay([record(1)], rule).differences
     (cut,) = replay([record(1, argumentsDigest="other")], rule).differences
@@ -94,6 +94,6 @@ def test_a_difference_that_hangs_on_arguments_which_are_not_whole_is_uncertain()
     assert replay([record(1, arguments={"q": "y"})], rule).differences == ()
 
 
-def test_a_recorded_asker_is_the_one_that_was_recorded() -> None:
-    assert recorded_principal(ASKER.to_json()) == ASKER
-    assert recorded_principal("nobody") is None
+def test_recorded_principal_is_read_back() -> None:
+    assert recorded_principal(CALLER.to_json()) == CALLER
+    assert recorded_principal("unknown") is None

@@ -1,4 +1,4 @@
-"""Which zone a path is in: the home, files that decide what runs, the project, everything else."""
+"""The zone of a path: the home, files that decide what runs, the project, or outside."""
 
 from pathlib import PurePosixPath
 
@@ -8,7 +8,7 @@ from toolcrib.gate.policy.zones import TouchedPath, is_decisive, zone_of
 from toolcrib.servers.places import TABLE
 
 PUBLISHED = {"server.json", "manifest.json"}
-"""Descriptions of a server for others: nothing starts because of them."""
+"""Descriptions of a server for publication; they start nothing."""
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ PUBLISHED = {"server.json", "manifest.json"}
         "site/evil.pth", "a.code-workspace", ".npmrc", ".local/bin/ls",
     ],
 )  # fmt: skip
-def test_files_that_decide_what_runs(path: str) -> None:
+def test_file_that_decides_what_runs_is_decisive(path: str) -> None:
     assert is_decisive(f"/p/{path}")
     assert zone_of((TouchedPath(f"/p/{path}"),), ("/p",)) == "decisive"
 
@@ -46,29 +46,29 @@ def test_files_that_decide_what_runs(path: str) -> None:
         "claude/x",
     ],
 )
-def test_ordinary_files_of_a_project(path: str) -> None:
+def test_ordinary_file_of_a_project_is_in_its_project(path: str) -> None:
     assert zone_of((TouchedPath(f"/p/{path}"),), ("/p",)) == "project"
 
 
-def test_every_file_in_which_apps_look_for_servers_is_decisive() -> None:
+def test_each_file_in_which_apps_look_for_servers_is_decisive() -> None:
     files = {row.path for row in TABLE if row.scope == "project"} - PUBLISHED
     assert {file for file in files if not is_decisive(f"/p/{file.replace('*', 'x')}")} == set()
     own = {row.path.replace("*", "x") for row in TABLE if row.scope == "user" and row.path.startswith("~/")}
     assert {file for file in own if not is_decisive(str(PurePosixPath("/u", file[2:])))} == set()
 
 
-def test_working_trees_that_other_apps_keep_in_their_folders_are_ordinary_projects() -> None:
+def test_working_tree_in_the_folder_of_an_app_is_an_ordinary_project() -> None:
     assert not is_decisive("/r/.claude/worktrees/x/src/a.py")
     assert is_decisive("/r/.claude/worktrees/x/.claude/settings.json")
     assert is_decisive("/r/.claude/settings.json")
 
 
-def test_a_worktree_counts_from_its_root() -> None:
+def test_worktree_is_judged_from_its_root() -> None:
     assert not is_decisive("/u/.toolcrib/work/1/a.py", "/u/.toolcrib/work/1")
     assert is_decisive("/u/.toolcrib/work/1/.git", "/u/.toolcrib/work/1")
 
 
-def test_the_strictest_zone_of_all_paths_counts() -> None:
+def test_strictest_zone_of_all_paths_counts() -> None:
     inside, outside = TouchedPath("/p/a"), TouchedPath("/q")
     assert zone_of((inside, outside), ("/p",)) == "outside"
     assert zone_of((inside, TouchedPath("/p/.git/x")), ("/p",)) == "decisive"

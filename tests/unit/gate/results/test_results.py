@@ -1,4 +1,4 @@
-"""Large results: kept whole for their caller, shortened for the client, and read on by handle."""
+"""Large results: stored for their caller, shortened for the client, and readable by handle."""
 
 import json
 
@@ -11,14 +11,14 @@ from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import CallResult, Tool, ToolRef
 
-ANN = Principal("token", "ann", "ide")
-BOB = Principal("token", "bob", "ide")
+CALLER = Principal("token", "ann", "ide")
+OTHER = Principal("token", "bob", "ide")
 TOOL = Tool(ToolRef("s", "t"), "", {})
 LINES = "\n".join(f"line {number}" for number in range(1, 2_001))
 
 
 def fit(result: CallResult, kept: KeptResults, tool: Tool = TOOL, *, takes_links: bool = False) -> FittedResult:
-    return ResultBudget(1_000, "Read on.", takes_links).fit(kept, ANN, tool, result)
+    return ResultBudget(1_000, "Read on.", takes_links).fit(kept, CALLER, tool, result)
 
 
 def text_of(result: CallResult) -> str:
@@ -42,7 +42,7 @@ def test_large_text_becomes_head_tail_size_and_handle() -> None:
     assert "2,000 lines" in text_of(result)
     assert "line 1\n" in text_of(result)
     assert text_of(result).endswith("line 2000")
-    whole = kept.get(ANN, handle_in(result))
+    whole = kept.get(CALLER, handle_in(result))
     assert whole is not None
     assert whole.text == LINES
     assert result.content[1]["uri"] == whole.uri()
@@ -51,24 +51,24 @@ def test_large_text_becomes_head_tail_size_and_handle() -> None:
 def test_only_the_caller_reads_a_result_and_only_until_it_expires() -> None:
     now = [0.0]
     kept = KeptResults(lambda: now[0])
-    whole = kept.keep(ANN, LINES, ())
-    assert kept.get(BOB, whole.handle) is None
-    assert kept.resource(BOB, whole.uri()) is None
-    assert (kept.is_read_by(ANN), kept.is_read_by(BOB)) == (True, False)
+    whole = kept.keep(CALLER, LINES, ())
+    assert kept.get(OTHER, whole.handle) is None
+    assert kept.resource(OTHER, whole.uri()) is None
+    assert (kept.is_read_by(CALLER), kept.is_read_by(OTHER)) == (True, False)
     now[0] = KEPT_FOR + 1
-    assert kept.get(ANN, whole.handle) is None
-    assert not kept.is_read_by(ANN)
+    assert kept.get(CALLER, whole.handle) is None
+    assert not kept.is_read_by(CALLER)
 
 
 def test_oldest_results_are_dropped_when_memory_runs_out() -> None:
     kept = KeptResults()
-    first = kept.keep(ANN, "x" * (MOST_BYTES // 2), ())
-    second = kept.keep(ANN, "y" * (MOST_BYTES // 2 + 1), ())
-    assert kept.get(ANN, first.handle) is None
-    assert kept.get(ANN, second.handle) is not None
+    first = kept.keep(CALLER, "x" * (MOST_BYTES // 2), ())
+    second = kept.keep(CALLER, "y" * (MOST_BYTES // 2 + 1), ())
+    assert kept.get(CALLER, first.handle) is None
+    assert kept.get(CALLER, second.handle) is not None
 
 
-def test_structured_content_stays_only_where_a_schema_promises_it() -> None:
+def test_structured_content_is_kept_only_if_the_tool_has_an_output_schema() -> None:
     value: JsonObject = {"items": list(range(3_000))}
     whole = CallResult(({"type": "text", "text": json.dumps(value)},), False, value, True)
     promised = Tool(ToolRef("s", "t"), "", {}, output_schema={"type": "object"})
@@ -81,7 +81,7 @@ def test_structured_content_stays_only_where_a_schema_promises_it() -> None:
 
 
 @pytest.mark.parametrize("takes_links", [True, False])
-def test_large_binary_part_becomes_a_resource_and_a_small_one_stays(takes_links: bool) -> None:
+def test_large_binary_part_becomes_a_resource_and_a_small_one_is_kept(takes_links: bool) -> None:
     kept = KeptResults()
     large: JsonObject = {"type": "image", "mimeType": "image/png", "data": "A" * 8_000}
     small: JsonObject = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
@@ -90,29 +90,29 @@ def test_large_binary_part_becomes_a_resource_and_a_small_one_stays(takes_links:
     link = result.content[1]
     assert link["type"] == ("resource_link" if takes_links else "text")
     uri = link["uri"] if takes_links else link["text"].split()[-1].rstrip("]")
-    contents = kept.resource(ANN, uri)
+    contents = kept.resource(CALLER, uri)
     assert contents is not None
     assert contents["blob"] == large["data"]
-    assert kept.resource(ANN, f"{uri}9") is None
+    assert kept.resource(CALLER, f"{uri}9") is None
 
 
-def test_kept_binary_part_stays_while_the_text_beside_it_is_shortened() -> None:
+def test_kept_binary_part_is_unchanged_while_the_text_is_shortened() -> None:
     kept, budget = KeptResults(), ResultBudget(1_000, "Read on.", takes_links=False, keeps_blobs=True)
     image: JsonObject = {"type": "image", "mimeType": "image/png", "data": "A" * 8_000}
     alone = CallResult((image,))
-    assert budget.fit(kept, ANN, TOOL, alone) == FittedResult(alone)
-    fitted, digest = budget.fit(kept, ANN, TOOL, CallResult(({"type": "text", "text": "x" * 8_000}, image)))
+    assert budget.fit(kept, CALLER, TOOL, alone) == FittedResult(alone)
+    fitted, digest = budget.fit(kept, CALLER, TOOL, CallResult(({"type": "text", "text": "x" * 8_000}, image)))
     assert fitted.content[1] == image
     assert "Read on." in fitted.content[0]["text"]
     assert digest is not None
 
 
-def test_sessions_are_offered_reading_before_a_result_is_kept() -> None:
+def test_session_may_read_results_before_one_is_stored() -> None:
     kept, session = KeptResults(), Principal("session", "ann", "agent", session="ab12")
     assert not kept.is_read_by(session)
     kept.are_read_in_sessions = True
     assert kept.is_read_by(session)
-    assert not kept.is_read_by(ANN)
+    assert not kept.is_read_by(CALLER)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_sessions_are_offered_reading_before_a_result_is_kept() -> None:
     ],
 )
 def test_lines_and_patterns_are_read(arguments: JsonObject, expected: str) -> None:
-    assert text_of(read_kept(KeptResults().keep(ANN, LINES, ()), arguments)) == expected
+    assert text_of(read_kept(KeptResults().keep(CALLER, LINES, ()), arguments)) == expected
 
 
 @pytest.mark.parametrize(
@@ -136,24 +136,24 @@ def test_lines_and_patterns_are_read(arguments: JsonObject, expected: str) -> No
 def test_match_in_a_long_line_is_found_and_shown(pattern: str, at: int) -> None:
     line = f"{'x' * at}needle 7 border{'.' * 500}end"
     text = f"first\n{line.ljust(12_000) if pattern[-1] != '$' else line.rjust(12_000)}\nlast needle"
-    answer = text_of(read_kept(KeptResults().keep(ANN, text, ()), {"grep": pattern}))
+    answer = text_of(read_kept(KeptResults().keep(CALLER, text, ()), {"grep": pattern}))
     assert answer.startswith("2: [characters ")
     assert "needle 7 border" in answer
     assert len(answer) < 4_000
 
 
-def test_anchors_in_a_long_line_are_its_own_ends() -> None:
-    kept = KeptResults().keep(ANN, "ab" * 10_000, ())
+def test_anchors_match_only_the_ends_of_a_long_line() -> None:
+    kept = KeptResults().keep(CALLER, "ab" * 10_000, ())
     assert text_of(read_kept(kept, {"grep": "^b.*a$"})).startswith("[No line contains")
 
 
-def test_position_in_a_message_about_a_pattern_is_the_callers() -> None:
-    answer = read_kept(KeptResults().keep(ANN, LINES, ()), {"grep": "a("})
+def test_error_in_a_pattern_has_the_callers_position() -> None:
+    answer = read_kept(KeptResults().keep(CALLER, LINES, ()), {"grep": "a("})
     assert text_of(answer) == "grep: unclosed `(` at position 3"
 
 
 def test_pages_cover_the_whole_text() -> None:
-    whole = KeptResults().keep(ANN, LINES, ())
+    whole = KeptResults().keep(CALLER, LINES, ())
     first = text_of(read_kept(whole, {}))
     second = text_of(read_kept(whole, {"page": 2}))
     assert first.startswith("[Page 1 of 3]\n")
@@ -165,7 +165,7 @@ def test_pages_cover_the_whole_text() -> None:
     [("items[1].name", '"b"'), ("items[*].name", '["a","b"]'), ("$.items[0]", '{"name":"a"}'), ("count", "2")],
 )
 def test_json_is_read_by_path(path: str, expected: str) -> None:
-    whole = KeptResults().keep(ANN, '{"items": [{"name": "a"}, {"name": "b"}], "count": 2}', ())
+    whole = KeptResults().keep(CALLER, '{"items": [{"name": "a"}, {"name": "b"}], "count": 2}', ())
     assert text_of(read_kept(whole, {"path": path})) == expected
 
 
@@ -177,12 +177,12 @@ def test_json_is_read_by_path(path: str, expected: str) -> None:
         {"lines": "5-1"}, {"json": "a"},
     ],
 )  # fmt: skip
-def test_request_that_cannot_be_read_is_an_error_result(arguments: JsonObject) -> None:
-    assert read_kept(KeptResults().keep(ANN, LINES, ()), arguments).is_error
+def test_invalid_read_request_is_an_error_result(arguments: JsonObject) -> None:
+    assert read_kept(KeptResults().keep(CALLER, LINES, ()), arguments).is_error
 
 
-def test_missing_path_names_what_is_there() -> None:
-    answer = read_kept(KeptResults().keep(ANN, '{"items": []}', ()), {"path": "items[0]"})
+def test_error_for_a_missing_path_names_the_existing_part() -> None:
+    answer = read_kept(KeptResults().keep(CALLER, '{"items": []}', ()), {"path": "items[0]"})
     assert answer.is_error
     assert "at items" in text_of(answer)
 

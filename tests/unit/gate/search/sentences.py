@@ -1,6 +1,6 @@
-"""Tools of common servers, and sentences that ask for them: the project's own evaluation of the search.
+"""Tools of common servers, and user requests that they answer: the project's own evaluation of the search.
 
-A line of `_TOOLS` is `server/tool: description | argument argument …`. A line of `_SENTENCES` is a sentence and the
+A line of `_TOOLS` is `server/tool: description | argument argument …`. A line of `_SENTENCES` is a request and the
 tool that answers it.
 """
 

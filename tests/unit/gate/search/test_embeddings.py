@@ -1,4 +1,4 @@
-"""Search by meaning: a local static model finds tools that share no word with the query, and nothing is downloaded."""
+"""Search by meaning: a local model finds tools without common words, and nothing is downloaded."""
 
 import importlib
 import json
@@ -37,7 +37,7 @@ TOOLS = (
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A model with eight words, as model2vec stores one."""
+    """Create a model with eight words, as model2vec stores one."""
     numpy: Any = importlib.import_module("numpy")
     tokenizers: Any = importlib.import_module("tokenizers")
     vocabulary = {word: number for number, word in enumerate(WORDS)}
@@ -54,12 +54,12 @@ async def found(search: ToolSearch, query: str, tools: tuple[Tool, ...] = TOOLS)
     return [(str(each.tool.ref), each.score) for each in await search.find(Listing((1, 1), tools), query, 5)]
 
 
-async def test_words_of_the_same_meaning_find_a_tool(model: Path) -> None:
+async def test_words_of_similar_meaning_find_a_tool(model: Path) -> None:
     assert await found(ToolSearch(), "canine walkies") == []
     assert [ref for ref, _ in await found(ToolSearch(StaticEmbeddings(model)), "canine walkies")] == ["pets/dog_leash"]
 
 
-async def test_exact_name_stays_first_and_scores_fall(model: Path) -> None:
+async def test_exact_name_ranks_first_and_scores_decrease(model: Path) -> None:
     matches = await found(ToolSearch(StaticEmbeddings(model)), "rocket")
     assert matches[0] == ("space/rocket", 1.0)
     matches = await found(ToolSearch(StaticEmbeddings(model)), "post the canine an invoice")
@@ -76,7 +76,7 @@ async def test_tools_that_the_caller_does_not_see_are_not_found(model: Path) -> 
 
 
 @pytest.mark.parametrize("damage", ["no directory", "no tokenizer", "no weights"])
-async def test_without_a_usable_model_the_search_ranks_by_words_and_downloads_nothing(
+async def test_unusable_model_falls_back_to_words_and_downloads_nothing(
     model: Path, damage: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object) -> None:
@@ -97,7 +97,7 @@ async def test_without_a_usable_model_the_search_ranks_by_words_and_downloads_no
     assert (unusable(model) is None) == (damage == "no weights")
 
 
-async def test_model_is_named_by_its_files(model: Path) -> None:
+async def test_model_is_usable_only_with_all_its_files(model: Path) -> None:
     assert unusable(model) is None
     assert json.loads((model / "config.json").read_text())
     (model / "config.json").unlink()

@@ -1,4 +1,4 @@
-"""Ends of calls, as the audit reports them."""
+"""Ends of calls, as the audit reports them to telemetry."""
 
 from toolcrib.model.observing import CallEnd
 from toolcrib.model.principals import Principal
@@ -8,7 +8,7 @@ OWNER = Principal("owner", "owner", "ide")
 SEARCH = Tool(ToolRef("notes", "search"), "Search.", {"type": "object", "properties": {}}, "upstream")
 
 
-def ended(**changed: object) -> CallEnd:
+def call_end(**changed: object) -> CallEnd:
     """Return the end of a successful call of notes/search that took 30 ms."""
     result = CallResult.text("found")
     call = CallEnd("c-1", "mcp", OWNER, SEARCH.ref, SEARCH, "allow", "ok", None, 7, 30.0, b'{"query":"rain"}', result)

@@ -1,4 +1,4 @@
-"""Spans of calls, read back with OpenTelemetry's own definitions."""
+"""Spans of calls, decoded with OpenTelemetry's own definitions."""
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -12,10 +12,10 @@ from toolcrib.host.telemetry.otlp.wire import trace_request
 from toolcrib.model.observing import CallEnd
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import CallResult, ProtocolFault, ToolRef
-from unit.host.telemetry.calls import ended
+from unit.host.telemetry.calls import call_end
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-CALLER = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "rojo=1"}
+CALLER_TRACE = {"traceparent": f"00-{TRACE}-{PARENT}-01", "tracestate": "rojo=1"}
 
 
 def read(spans: CallSpans) -> list[Span]:
@@ -40,10 +40,10 @@ def traced(call: CallEnd, spans: CallSpans | None = None, *, to_upstream: bool =
     return read(spans)
 
 
-def test_call_of_an_upstream_continues_the_trace_with_a_server_and_a_client_span() -> None:
+def test_upstream_call_continues_the_trace_with_a_server_and_a_client_span() -> None:
     spans = CallSpans(CallCounters(), Sampler())
-    sent = spans.started("c-1", CALLER, to_upstream=True)
-    spans.ended(ended(principal=Principal("token", "cursor", "ide", agent="reviewer")))
+    sent = spans.started("c-1", CALLER_TRACE, to_upstream=True)
+    spans.ended(call_end(principal=Principal("token", "cursor", "ide", agent="reviewer")))
     served, requested = read(spans)
     assert sent == {"traceparent": f"00-{TRACE}-{requested.span_id.hex()}-01", "tracestate": "rojo=1"}
     assert served.trace_id.hex() == requested.trace_id.hex() == TRACE
@@ -69,12 +69,12 @@ def test_call_of_an_upstream_continues_the_trace_with_a_server_and_a_client_span
 
 @pytest.mark.parametrize("number", [0, 127, 128, 300, 2**31, 2**53])
 def test_audit_number_of_any_size_is_an_attribute(number: int) -> None:
-    (span,) = traced(ended(audit_id=number))
+    (span,) = traced(call_end(audit_id=number))
     assert values(span)["toolcrib.audit.id"] == number
 
 
 def test_call_without_an_upstream_is_one_span() -> None:
-    (span,) = traced(ended())
+    (span,) = traced(call_end())
     assert span.kind == Span.SPAN_KIND_SERVER
     assert not span.parent_span_id
 
@@ -88,20 +88,20 @@ def test_call_without_an_upstream_is_one_span() -> None:
     ],
 )
 def test_failed_call_has_the_error_on_both_spans(change: dict[str, str], error: str) -> None:
-    for span in traced(ended(**change), to_upstream=True):
+    for span in traced(call_end(**change), to_upstream=True):
         assert span.status.code == Status.STATUS_CODE_ERROR
         assert values(span)["error.type"] == error
 
 
 def test_protocol_error_of_a_server_has_its_code() -> None:
     result = CallResult((), is_error=True, fault=ProtocolFault(-32602, "no such row"))
-    for span in traced(ended(ending="error", result=result), to_upstream=True):
+    for span in traced(call_end(ending="error", result=result), to_upstream=True):
         assert values(span)["error.type"] == values(span)["rpc.response.status_code"] == "-32602"
         assert "no such row" not in str(span)
 
 
 def test_uri_of_a_resource_is_sent_only_with_content() -> None:
-    read = ended(ref=ToolRef("notes", "resources/read"), tool=None, arguments=b'{"uri":"notes://1"}')
+    read = call_end(ref=ToolRef("notes", "resources/read"), tool=None, arguments=b'{"uri":"notes://1"}')
     (span,) = traced(read)
     assert "notes://1" not in str(span)
     (span,) = traced(read, CallSpans(CallCounters(), Sampler(), redact=lambda _, encoded: encoded))
@@ -110,7 +110,7 @@ def test_uri_of_a_resource_is_sent_only_with_content() -> None:
 
 
 def test_refused_call_of_an_unknown_tool_has_no_client_span_and_no_name() -> None:
-    call = ended(ref=ToolRef("made", "up"), tool=None, ending="refused", code="tool.unknown")
+    call = call_end(ref=ToolRef("made", "up"), tool=None, ending="refused", code="tool.unknown")
     (span,) = traced(call, to_upstream=True)
     assert span.name == "tools/call"
     assert values(span)["error.type"] == "tool.unknown"
@@ -118,7 +118,7 @@ def test_refused_call_of_an_unknown_tool_has_no_client_span_and_no_name() -> Non
 
 
 def test_read_of_a_prompt_names_its_method_and_prompt() -> None:
-    (span,) = traced(ended(ref=ToolRef("notes", "prompts/get"), tool=None, arguments=b'{"name":"review"}'))
+    (span,) = traced(call_end(ref=ToolRef("notes", "prompts/get"), tool=None, arguments=b'{"name":"review"}'))
     assert span.name == "prompts/get review"
     assert values(span)["gen_ai.prompt.name"] == "review"
     assert "gen_ai.operation.name" not in values(span)
@@ -128,17 +128,17 @@ def test_content_is_sent_masked_only_when_switched_on() -> None:
     def redact(value: object, encoded: bytes) -> bytes:
         return encoded.replace(b"found", b"***")
 
-    (span,) = traced(ended(), CallSpans(CallCounters(), Sampler(), redact=redact))
+    (span,) = traced(call_end(), CallSpans(CallCounters(), Sampler(), redact=redact))
     assert values(span)["gen_ai.tool.call.arguments"] == '{"query":"rain"}'
     assert "***" in str(values(span)["gen_ai.tool.call.result"])
-    (span,) = traced(ended(result=CallResult.text("found")))
+    (span,) = traced(call_end(result=CallResult.text("found")))
     assert not any(name.startswith("gen_ai.tool.call") for name in values(span))
 
 
-def test_trace_that_is_not_sampled_keeps_its_parent_and_sends_no_span() -> None:
+def test_unsampled_trace_keeps_its_parent_and_sends_no_span() -> None:
     spans = CallSpans(CallCounters(), Sampler())
     sent = spans.started("c-1", {"traceparent": f"00-{TRACE}-{PARENT}-00"}, to_upstream=True)
-    spans.ended(ended())
+    spans.ended(call_end())
     assert sent == {"traceparent": f"00-{TRACE}-{PARENT}-00"}
     assert not spans.take()
     assert next(iter(spans.served.values())).count == 1

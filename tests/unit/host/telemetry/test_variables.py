@@ -15,7 +15,7 @@ def test_without_variables_all_signals_go_to_the_local_collector() -> None:
     assert not variables.problems
 
 
-def test_variable_of_one_signal_wins_over_the_common_one() -> None:
+def test_variable_of_one_signal_overrides_the_common_one() -> None:
     found = read_variables(
         {
             "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318/",
@@ -69,7 +69,9 @@ def test_disabled_sdk_sends_nothing() -> None:
         ("parentbased_traceidratio", "0.5", True, False, True),
     ],
 )
-def test_sampler_decides_as_named(name: str, argument: str, new: bool, low: bool, sampled_by_caller: bool) -> None:
+def test_sampler_decides_as_its_name_states(
+    name: str, argument: str, new: bool, low: bool, sampled_by_caller: bool
+) -> None:
     sampler = read_variables({"OTEL_TRACES_SAMPLER": name, "OTEL_TRACES_SAMPLER_ARG": argument}).sampler
     assert sampler.samples(NEW, None) is new
     assert sampler.samples(LOW, None) is low

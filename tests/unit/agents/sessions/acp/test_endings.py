@@ -1,4 +1,4 @@
-"""How turns of agents end, and what they cost."""
+"""How turns of ACP agents end, and what they cost."""
 
 import pytest
 from acp import RequestError
@@ -8,7 +8,7 @@ from toolcrib.model.json import JsonObject
 
 
 def cost(amount: float, currency: str = "USD") -> JsonObject:
-    """What an agent has cost so far."""
+    """Return an update with the total cost so far."""
     return {"sessionUpdate": "usage_update", "cost": {"amount": amount, "currency": currency}}
 
 
@@ -22,12 +22,12 @@ def cost(amount: float, currency: str = "USD") -> JsonObject:
         ("refusal", "failed", "runner.failed"),
     ],
 )
-def test_the_reason_to_stop_is_the_end_of_the_turn(stop: str, reason: str, code: str | None) -> None:
+def test_stop_reason_determines_the_end_of_the_turn(stop: str, reason: str, code: str | None) -> None:
     end = ending({"stopReason": stop}, "r", AcpMeter())
     assert (end.reason, end.runtime, end.failure.code if end.failure else None) == (reason, "r", code)
 
 
-def test_a_turn_costs_what_was_added_to_the_total() -> None:
+def test_turn_costs_the_increase_of_the_total() -> None:
     meter = AcpMeter()
     spent: list[float] = []
     for amounts in ((0.1, 0.25), (0.25, 0.75)):
@@ -38,7 +38,7 @@ def test_a_turn_costs_what_was_added_to_the_total() -> None:
     assert meter.spent({"inputTokens": 3, "cachedReadTokens": 4}).input_tokens == 7
 
 
-def test_what_a_resumed_conversation_cost_before_does_not_count_again() -> None:
+def test_earlier_cost_of_a_resumed_conversation_does_not_count() -> None:
     meter = AcpMeter(total=None)
     meter.take(cost(2.0))
     assert meter.spent(None).cost_usd == 0
@@ -46,7 +46,7 @@ def test_what_a_resumed_conversation_cost_before_does_not_count_again() -> None:
     assert meter.spent(None).cost_usd == 0.5
 
 
-def test_other_currencies_and_odd_words_do_not_count() -> None:
+def test_other_currencies_and_invalid_updates_do_not_count() -> None:
     meter = AcpMeter()
     for update in (cost(3.0, "EUR"), {"sessionUpdate": "usage_update"}, {"cost": {"amount": 1, "currency": "USD"}}):
         meter.take(update)
@@ -62,7 +62,7 @@ def test_other_currencies_and_odd_words_do_not_count() -> None:
         (RequestError(-32603, "odd"), "runner.failed"),
     ],
 )
-def test_an_error_is_a_sentence_with_a_next_step(error: RequestError, code: str) -> None:
+def test_request_error_maps_to_a_code_and_has_a_hint(error: RequestError, code: str) -> None:
     failure = refused("mine", error)
     assert failure.code == code
     assert str(error) in failure.message

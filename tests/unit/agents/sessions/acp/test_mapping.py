@@ -1,4 +1,4 @@
-"""Updates of agents as events: every call once and in order, whatever is left out, repeated or said too late."""
+"""Updates of ACP agents become events: each call once and in order, whatever is missing, repeated or late."""
 
 from typing import Any
 
@@ -16,57 +16,57 @@ ORDER = ["tool_call_start", "tool_call_end", "tool_result"]
 
 
 def mapper() -> AcpMapper:
-    """One that knows `lab_echo`."""
+    """Return a mapper that knows `lab_echo`."""
     return AcpMapper(Recognition({"lab_echo": ECHO}, "plain"))
 
 
 def chunk(text: str, kind: str = "agent_message_chunk", **more: str) -> JsonObject:
-    """A piece of what an agent says."""
+    """Return a piece of a message."""
     return {"sessionUpdate": kind, "content": {"type": "text", "text": text}, **more}
 
 
-def word(update: str = "tool_call_update", /, **said: Any) -> JsonObject:
-    """A word of an agent on a call."""
-    return {"sessionUpdate": update, **said}
+def call_update(update: str = "tool_call_update", /, **fields: Any) -> JsonObject:
+    """Return an update about a call."""
+    return {"sessionUpdate": update, **fields}
 
 
 def kinds(emissions: list[AcpEmission]) -> list[str]:
-    """What is told."""
+    """Return the kinds of the emitted events."""
     return [emission.kind for emission in emissions]
 
 
-def test_pieces_become_a_whole_when_something_else_is_said() -> None:
+def test_pieces_are_joined_into_a_message_when_another_update_arrives() -> None:
     mapped = mapper()
-    told = [*mapped.take(chunk("I ")), *mapped.take(chunk("look."))]
-    told += mapped.take(chunk("hm", "agent_thought_chunk"))
-    told += [*mapped.take(chunk("Done.")), *mapped.finish("")]
-    assert kinds(told) == ["text_delta", "text_delta", "text_message", "thinking_delta", "text_delta", "text_message"]
-    wholes = [each.data for each in told if each.kind == "text_message"]
+    events = [*mapped.take(chunk("I ")), *mapped.take(chunk("look."))]
+    events += mapped.take(chunk("hm", "agent_thought_chunk"))
+    events += [*mapped.take(chunk("Done.")), *mapped.finish("")]
+    assert kinds(events) == ["text_delta", "text_delta", "text_message", "thinking_delta", "text_delta", "text_message"]
+    wholes = [each.data for each in events if each.kind == "text_message"]
     assert [each["text"] for each in wholes] == ["I look.", "Done."]
     assert wholes[0]["messageId"] != wholes[1]["messageId"]
 
 
-def test_messages_that_an_agent_numbers_are_told_apart_by_that() -> None:
+def test_message_ids_of_the_agent_separate_messages() -> None:
     mapped = mapper()
-    told = [*mapped.take(chunk("a", messageId="m1")), *mapped.take(chunk("b", messageId="m2")), *mapped.finish("")]
-    assert [each.data["text"] for each in told if each.kind == "text_message"] == ["a", "b"]
+    events = [*mapped.take(chunk("a", messageId="m1")), *mapped.take(chunk("b", messageId="m2")), *mapped.finish("")]
+    assert [each.data["text"] for each in events if each.kind == "text_message"] == ["a", "b"]
 
 
-def test_arguments_are_told_when_they_are_complete() -> None:
+def test_arguments_are_emitted_when_they_are_complete() -> None:
     mapped = mapper()
-    told = mapped.take(word("tool_call", **ECHO_CALL, status="pending", rawInput={}))
-    told += mapped.take(word(toolCallId="1", rawInput={"te": "half"}))
-    told += mapped.asked({"toolCallId": "1", "rawInput": {"text": "a"}})
-    told += mapped.take(word(toolCallId="1", status="completed", rawOutput="out"))
-    assert kinds(told) == ORDER
-    assert told[1].data["arguments"] == {"text": "a"}
-    assert told[2].data["content"] == [{"type": "text", "text": "out"}]
+    events = mapped.take(call_update("tool_call", **ECHO_CALL, status="pending", rawInput={}))
+    events += mapped.take(call_update(toolCallId="1", rawInput={"te": "half"}))
+    events += mapped.asked({"toolCallId": "1", "rawInput": {"text": "a"}})
+    events += mapped.take(call_update(toolCallId="1", status="completed", rawOutput="out"))
+    assert kinds(events) == ORDER
+    assert events[1].data["arguments"] == {"text": "a"}
+    assert events[2].data["content"] == [{"type": "text", "text": "out"}]
 
 
-def test_a_call_at_the_endpoint_is_the_one_that_was_announced_with_its_arguments() -> None:
+def test_endpoint_call_matches_the_announced_call_with_its_arguments() -> None:
     mapped = mapper()
     for id, text in (("1", "a"), ("2", "b")):
-        mapped.take(word("tool_call", **{**ECHO_CALL, "toolCallId": id}, rawInput={"text": text}))
+        mapped.take(call_update("tool_call", **{**ECHO_CALL, "toolCallId": id}, rawInput={"text": text}))
     second = mapped.announced(ECHO, {"text": "b"}, exactly=True)
     assert second is not None
     assert second.id == "2"
@@ -77,48 +77,48 @@ def test_a_call_at_the_endpoint_is_the_one_that_was_announced_with_its_arguments
     assert first.id == "1"
 
 
-def test_a_call_that_nobody_announced_is_told_and_a_late_word_on_it_says_nothing_new() -> None:
+def test_unannounced_call_is_emitted_and_a_late_update_adds_nothing() -> None:
     mapped = mapper()
-    call, told = mapped.make(None, ECHO, {"text": "a"}, "lab_echo")
-    assert kinds(told) == ORDER[:2]
-    late = mapped.take(word("tool_call", **ECHO_CALL, status="in_progress"))
+    call, events = mapped.make(None, ECHO, {"text": "a"}, "lab_echo")
+    assert kinds(events) == ORDER[:2]
+    late = mapped.take(call_update("tool_call", **ECHO_CALL, status="in_progress"))
     assert late == []
     call.outcome = AcpOutcome(3.0, CallResult.text("pong"))
     assert mapped.result(call) == []
-    (result,) = mapped.take(word(toolCallId="1", status="completed"))
+    (result,) = mapped.take(call_update(toolCallId="1", status="completed"))
     assert (result.kind, result.data["toolCallId"], result.data["durationMs"]) == ("tool_result", call.id, 3.0)
-    assert mapped.take(word(toolCallId="1", status="completed")) == []
+    assert mapped.take(call_update(toolCallId="1", status="completed")) == []
 
 
-def test_a_word_on_a_call_that_is_over_already_says_nothing_new() -> None:
+def test_update_after_the_result_of_a_call_adds_nothing() -> None:
     mapped = mapper()
     call, _ = mapped.make(None, ECHO, {}, "lab_echo")
     mapped.result(call)
-    assert mapped.take(word("tool_call", **ECHO_CALL, status="completed")) == []
-    assert kinds(mapped.take(word("tool_call", **{**ECHO_CALL, "toolCallId": "2"}))) == ORDER[:1]
+    assert mapped.take(call_update("tool_call", **ECHO_CALL, status="completed")) == []
+    assert kinds(mapped.take(call_update("tool_call", **{**ECHO_CALL, "toolCallId": "2"}))) == ORDER[:1]
 
 
-def test_what_the_desk_knows_of_a_call_counts_for_its_result() -> None:
+def test_outcome_of_the_host_replaces_the_result_of_the_agent() -> None:
     mapped = mapper()
-    mapped.take(word("tool_call", **ECHO_CALL))
+    mapped.take(call_update("tool_call", **ECHO_CALL))
     call, _ = mapped.make(mapped.call("1"), ECHO, {}, "lab_echo")
     call.outcome = AcpOutcome(
         1.0, CallResult(({"type": "text", "text": "all of it"},), structured_content=1, has_structured=True)
     )
-    (result,) = mapped.take(word(toolCallId="1", status="completed", rawOutput="all…"))
+    (result,) = mapped.take(call_update(toolCallId="1", status="completed", rawOutput="all…"))
     assert (result.data["content"][0]["text"], result.data["structuredContent"]) == ("all of it", 1)
 
 
-def test_calls_of_sub_agents_say_whose_they_are() -> None:
+def test_sub_agent_call_carries_the_id_of_its_parent() -> None:
     meta = {"claudeCode": {"toolName": "Bash", "parentToolUseId": "p"}}
-    (start,) = mapper().take(word("tool_call", toolCallId="1", title="ls", kind="execute", _meta=meta))
+    (start,) = mapper().take(call_update("tool_call", toolCallId="1", title="ls", kind="execute", _meta=meta))
     assert start.parent == "p"
     assert (start.data["server"], start.data["tool"]) == ("claude_code", "Bash")
 
 
-def test_what_is_not_known_is_not_told() -> None:
+def test_unknown_updates_are_ignored() -> None:
     mapped = mapper()
-    for update in ({}, {"sessionUpdate": "plan"}, {"sessionUpdate": "new"}, chunk(""), word(title="no id")):
+    for update in ({}, {"sessionUpdate": "plan"}, {"sessionUpdate": "new"}, chunk(""), call_update(title="no id")):
         assert mapped.take(update) == []
 
 
@@ -138,11 +138,11 @@ UPDATES = st.fixed_dictionaries(
 
 
 @given(st.lists(UPDATES, max_size=20), st.lists(st.booleans(), max_size=20))
-def test_every_call_is_told_once_and_in_order(updates: list[JsonObject], asks: list[bool]) -> None:
+def test_each_call_is_emitted_once_and_in_order(updates: list[JsonObject], asks: list[bool]) -> None:
     mapped = mapper()
-    told: list[AcpEmission] = []
+    events: list[AcpEmission] = []
     for update, ask in zip(updates, [*asks, *[False] * len(updates)], strict=False):
-        told += mapped.asked(update) if ask else mapped.take(update)
-    told += mapped.finish("The turn is over.")
-    for id in {emission.data["toolCallId"] for emission in told}:
-        assert [each.kind for each in told if each.data["toolCallId"] == id] == ORDER
+        events += mapped.asked(update) if ask else mapped.take(update)
+    events += mapped.finish("The turn is over.")
+    for id in {emission.data["toolCallId"] for emission in events}:
+        assert [each.kind for each in events if each.data["toolCallId"] == id] == ORDER

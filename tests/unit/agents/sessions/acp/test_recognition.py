@@ -1,4 +1,4 @@
-"""Which tool a call is taken for: the words are those that the four agents were seen to use."""
+"""Which tool a call is attributed to; the announcements are those observed from the four agents."""
 
 import pytest
 
@@ -12,7 +12,7 @@ READ: JsonObject = {"kind": "read", "title": "Read a"}
 
 @pytest.fixture
 def recognition() -> Recognition:
-    """One that knows `lab_echo`."""
+    """Return a recognition that knows `lab_echo`."""
     return Recognition({"lab_echo": ECHO}, "plain")
 
 
@@ -32,7 +32,7 @@ def recognition() -> Recognition:
     ],
     ids=["claude", "codex", "gemini", "opencode", "others"],
 )
-def test_the_cribs_tools_are_known_by_what_each_agent_says(recognition: Recognition, announced: JsonObject) -> None:
+def test_crib_tools_are_recognised_in_each_agents_announcement(recognition: Recognition, announced: JsonObject) -> None:
     assert recognition.crib_tool(announced) is ECHO
 
 
@@ -50,13 +50,13 @@ def test_the_cribs_tools_are_known_by_what_each_agent_says(recognition: Recognit
         {},
     ],
 )
-def test_what_a_model_could_have_written_is_not_taken_for_a_tool_of_the_crib(
+def test_text_that_a_model_could_write_is_not_recognised_as_a_crib_tool(
     recognition: Recognition, announced: JsonObject
 ) -> None:
     assert recognition.crib_tool(announced) is None
 
 
-def test_arguments_are_found_inside_what_names_the_tool(recognition: Recognition) -> None:
+def test_arguments_are_unwrapped_from_the_announcement(recognition: Recognition) -> None:
     inner = {"text": "a"}
     assert recognition.crib_arguments({"server": "toolcrib", "tool": "lab_echo", "arguments": inner}) == inner
     assert recognition.crib_arguments(inner) == inner
@@ -87,13 +87,13 @@ def test_arguments_are_found_inside_what_names_the_tool(recognition: Recognition
         ({"kind": "fetch", "title": "get", "rawInput": {"url": "u"}}, "WebFetch", {"title": "get", "url": "u"}),
     ],
 )  # fmt: skip
-def test_an_agents_own_tools_have_the_names_and_arguments_that_rules_know(
+def test_own_tools_have_the_names_and_arguments_used_by_rules(
     recognition: Recognition, announced: JsonObject, tool: str, arguments: JsonObject
 ) -> None:
     assert recognition.own_tool(announced) == tool
     assert recognition.own_arguments(tool, announced) == arguments
 
 
-def test_of_gemini_the_title_of_a_command_is_the_command() -> None:
+def test_title_of_a_gemini_command_is_the_command() -> None:
     gemini = Recognition({}, "gemini")
     assert gemini.own_arguments("Bash", {"kind": "execute", "title": "git status"}) == {"command": "git status"}

@@ -1,4 +1,4 @@
-"""How turns end, by the words that Claude Code has for machines."""
+"""How turns of Claude Code end, from its machine-readable fields."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from toolcrib.model.sessions import Spent, TurnEnd
 
 
 def result(**fields: Any) -> ResultMessage:
-    """A result that is well, but for these fields."""
+    """Return a successful result with these fields replaced."""
     usual: dict[str, Any] = {
         "subtype": "success", "duration_ms": 1, "duration_api_ms": 1, "is_error": False, "num_turns": 1,
         "session_id": "r1", "terminal_reason": "completed",
@@ -31,7 +31,7 @@ def result(**fields: Any) -> ResultMessage:
         ({"subtype": "error_during_execution", "is_error": True, "errors": ["Boom."]}, "failed", "runner.failed"),
     ],
 )
-def test_a_result_says_how_the_turn_ended(fields: dict[str, Any], reason: str, code: str | None) -> None:
+def test_result_determines_the_end_of_the_turn(fields: dict[str, Any], reason: str, code: str | None) -> None:
     end = ending(result(**fields), None, ClaudeMeter())
     assert (end.reason, end.failure and end.failure.code, end.runtime) == (reason, code, "r1")
 
@@ -50,9 +50,7 @@ def test_a_result_says_how_the_turn_ended(fields: dict[str, Any], reason: str, c
         (None, None, "runner.failed"),
     ],
 )
-def test_a_failure_of_the_api_has_a_code_a_sentence_and_a_next_step(
-    error: str | None, status: int | None, code: str
-) -> None:
+def test_api_failure_has_a_code_a_message_and_a_hint(error: str | None, status: int | None, code: str) -> None:
     failed = result(is_error=True, api_error_status=status, result="In its own words.", terminal_reason="api_error")
     failure = ending(failed, error, ClaudeMeter()).failure
     assert failure is not None
@@ -61,7 +59,7 @@ def test_a_failure_of_the_api_has_a_code_a_sentence_and_a_next_step(
     assert failure.hint == CODES[code].hint
 
 
-def test_what_is_spent_is_that_of_the_turn_with_its_sub_agents_and_the_cache() -> None:
+def test_spent_covers_the_turn_with_sub_agents_and_cache() -> None:
     meter = ClaudeMeter()
     used = {"inputTokens": 10, "cacheReadInputTokens": 5, "cacheCreationInputTokens": 1, "outputTokens": 3}
     meter.start_at(0.5, {"a": used})
@@ -71,16 +69,16 @@ def test_what_is_spent_is_that_of_the_turn_with_its_sub_agents_and_the_cache() -
     assert second.spent == Spent(0.0, 0, 0, 1)
 
 
-def test_a_meter_that_runs_back_takes_nothing_away() -> None:
+def test_decreasing_total_cost_counts_as_zero() -> None:
     meter = ClaudeMeter()
     meter.start_at(1.0, {})
     assert ending(result(total_cost_usd=0.25), None, meter).spent.cost_usd == 0.0
 
 
-def test_several_results_are_one_end() -> None:
+def test_several_results_are_combined_into_one_end() -> None:
     ends = [TurnEnd("completed", "r1", Spent(0.5, 1, 2, 3)), TurnEnd("interrupted", "r1", Spent(0.25, 1, 1, 1))]
     assert together(ends, is_alive=False) == TurnEnd("interrupted", "r1", Spent(0.75, 2, 3, 4), is_alive=False)
 
 
-def test_a_retry_without_any_words_is_still_a_sentence() -> None:
+def test_retry_without_details_has_a_complete_message() -> None:
     assert retrying({}).message == "The runtime of the session failed. Retrying, attempt 1 of 1."

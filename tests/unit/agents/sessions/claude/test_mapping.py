@@ -1,4 +1,4 @@
-"""Messages of Claude Code as events: in the promised order, each call told once, nothing left open."""
+"""Messages of Claude Code become events: in the documented order, each call once, and all closed at the end."""
 
 from collections import defaultdict
 from typing import Any
@@ -52,11 +52,11 @@ def result(tool_call: str, content: Json = "done", *, is_error: bool | None = No
     return UserMessage([ToolResultBlock(tool_call, content, is_error)])
 
 
-def told(mapper: ClaudeMapper, *messages: Message) -> list[ClaudeEmission]:
+def events_of(mapper: ClaudeMapper, *messages: Message) -> list[ClaudeEmission]:
     return [emission for message in messages for emission in mapper.take(message)]
 
 
-def test_a_message_in_pieces_is_told_in_pieces_and_ends_with_the_whole() -> None:
+def test_streamed_message_is_emitted_in_pieces_and_then_whole() -> None:
     messages = [
         piece("message_start", message={"id": "m1"}),
         begin(0, {"type": "thinking", "thinking": ""}),
@@ -73,7 +73,7 @@ def test_a_message_in_pieces_is_told_in_pieces_and_ends_with_the_whole() -> None
         whole(ToolUseBlock("t1", NAME, {"a": 1})),
         result("t1"),
     ]
-    assert told(mapper(), *messages) == [
+    assert events_of(mapper(), *messages) == [
         ("thinking_delta", {"messageId": "m1.0", "text": "Hm."}, None),
         ("text_delta", {"messageId": "m1.1", "text": "Hel"}, None),
         ("text_delta", {"messageId": "m1.1", "text": "lo"}, None),
@@ -85,7 +85,7 @@ def test_a_message_in_pieces_is_told_in_pieces_and_ends_with_the_whole() -> None
     ]
 
 
-def test_whole_messages_of_a_sub_agent_carry_its_call_and_do_not_mix_with_those_in_pieces() -> None:
+def test_sub_agent_messages_carry_their_call_and_do_not_mix_with_streamed_ones() -> None:
     messages = [
         piece("message_start", message={"id": "m1"}),
         begin(0, {"type": "text", "text": ""}),
@@ -93,7 +93,7 @@ def test_whole_messages_of_a_sub_agent_carry_its_call_and_do_not_mix_with_those_
         whole(ThinkingBlock("below", "x"), TextBlock("Below"), ToolUseBlock("t2", "Bash", {}), id="m2", parent="t1"),
         whole(TextBlock("Above")),
     ]
-    emissions = told(mapper(), *messages)
+    emissions = events_of(mapper(), *messages)
     assert [(kind, data.get("messageId"), parent) for kind, data, parent in emissions] == [
         ("text_delta", "m1.0", None),
         ("thinking_delta", "m2.0", "t1"),
@@ -105,24 +105,26 @@ def test_whole_messages_of_a_sub_agent_carry_its_call_and_do_not_mix_with_those_
     assert emissions[3].data["server"] == "claude_code"
 
 
-def test_a_call_that_was_not_said_is_told_with_the_call_of_its_sub_agent() -> None:
+def test_announced_call_carries_the_parent_call_of_its_sub_agent() -> None:
     mapping = mapper()
-    told(mapping, TaskStartedMessage("task_started", {}, "agent7", "d", "u", "s", tool_use_id="t1"))
+    events_of(mapping, TaskStartedMessage("task_started", {}, "agent7", "d", "u", "s", tool_use_id="t1"))
     assert not mapping.is_announced("t9")
     emissions = mapping.announce("t9", NAME, {"a": 1}, "agent7")
     assert [(kind, parent) for kind, _, parent in emissions] == [("tool_call_start", "t1"), ("tool_call_end", "t1")]
     assert mapping.is_announced("t9")
-    assert told(mapping, whole(ToolUseBlock("t9", NAME, {"a": 1}), parent="t1")) == [], "it was told before"
+    assert events_of(mapping, whole(ToolUseBlock("t9", NAME, {"a": 1}), parent="t1")) == [], "it was announced before"
 
 
-def test_the_result_is_the_desks_where_it_has_one() -> None:
+def test_outcome_of_the_host_replaces_the_result_of_claude_code() -> None:
     mapping = mapper()
-    told(mapping, whole(ToolUseBlock("t1", NAME, {}), ToolUseBlock("t2", "Bash", {}), ToolUseBlock("t3", "Read", {})))
+    events_of(
+        mapping, whole(ToolUseBlock("t1", NAME, {}), ToolUseBlock("t2", "Bash", {}), ToolUseBlock("t3", "Read", {}))
+    )
     full = CallResult(({"type": "audio", "data": "x"},), structured_content=None, has_structured=True)
     mapping.keep("t1", ClaudeOutcome(12.5, full))
     mapping.keep("t2", ClaudeOutcome(3.0))
     image = {"type": "image", "source": {"type": "base64", "data": "QQ==", "media_type": "image/png"}}
-    first, second, third = told(
+    first, second, third = events_of(
         mapping, result("t1", "shortened"), result("t2", [image]), result("t3", None, is_error=True)
     )
     assert first.data == {
@@ -134,24 +136,24 @@ def test_the_result_is_the_desks_where_it_has_one() -> None:
     assert (third.data["isError"], third.data["content"]) == (True, [])
 
 
-def test_results_of_calls_of_an_earlier_process_are_not_told_again() -> None:
-    assert told(mapper(), result("t0", "[Tool call interrupted]", is_error=True)) == []
+def test_results_for_unknown_calls_are_ignored() -> None:
+    assert events_of(mapper(), result("t0", "[Tool call interrupted]", is_error=True)) == []
 
 
-def test_the_words_for_a_failed_request_are_no_answer() -> None:
-    assert told(mapper(), whole(TextBlock("API Error: 529"), error="server_error")) == []
+def test_text_of_a_failed_request_is_ignored() -> None:
+    assert events_of(mapper(), whole(TextBlock("API Error: 529"), error="server_error")) == []
 
 
-def test_a_request_that_is_made_again_is_told() -> None:
-    data: JsonObject = {"attempt": 2, "max_retries": 10, "error_status": 529, "error": "overloaded"}
-    ((kind, said, _),) = told(mapper(), SystemMessage("api_retry", data))
-    assert (kind, said["code"]) == ("error", "runner.overloaded")
-    assert said["message"].endswith("Retrying, attempt 2 of 10.")
+def test_retried_request_emits_an_error() -> None:
+    retry: JsonObject = {"attempt": 2, "max_retries": 10, "error_status": 529, "error": "overloaded"}
+    ((kind, data, _),) = events_of(mapper(), SystemMessage("api_retry", retry))
+    assert (kind, data["code"]) == ("error", "runner.overloaded")
+    assert data["message"].endswith("Retrying, attempt 2 of 10.")
 
 
-def test_what_a_turn_leaves_open_is_closed() -> None:
+def test_finish_closes_open_messages_and_calls() -> None:
     mapping = mapper()
-    told(
+    events_of(
         mapping,
         piece("message_start", message={"id": "m1"}),
         begin(0, {"type": "text", "text": ""}),
@@ -165,7 +167,7 @@ def test_what_a_turn_leaves_open_is_closed() -> None:
     assert mapping.finish("Again.") == []
 
 
-def test_a_message_that_is_given_up_and_made_again_ends_before_the_next_one() -> None:
+def test_abandoned_message_is_closed_before_the_next_one() -> None:
     messages = [
         piece("message_start", message={"id": "m1"}),
         begin(0, {"type": "text", "text": ""}),
@@ -175,7 +177,7 @@ def test_a_message_that_is_given_up_and_made_again_ends_before_the_next_one() ->
         delta(0, type="text_delta", text="Hello"),
         whole(TextBlock("Hello"), id="m2"),
     ]
-    assert [(kind, data["messageId"], data["text"]) for kind, data, _ in told(mapper(), *messages)] == [
+    assert [(kind, data["messageId"], data["text"]) for kind, data, _ in events_of(mapper(), *messages)] == [
         ("text_delta", "m1.0", "Hel"), ("text_message", "m1.0", "Hel"),
         ("text_delta", "m2.0", "Hello"), ("text_message", "m2.0", "Hello"),
     ]  # fmt: skip
@@ -187,7 +189,7 @@ PARENTS = st.sampled_from([None, "t1", "t9"])
 
 @st.composite
 def some_message(draw: st.DrawFn) -> Message:
-    """A message of any kind, fitting or not to what came before."""
+    """Draw a message of any kind, valid or not after those before it."""
     call, parent, index = draw(CALLS), draw(PARENTS), draw(st.integers(0, 2))
     kinds: list[Message] = [
         piece("message_start", parent, message={"id": draw(st.sampled_from(["m1", "m2"]))}),
@@ -203,9 +205,9 @@ def some_message(draw: st.DrawFn) -> Message:
 
 
 @given(st.lists(some_message(), max_size=30))
-def test_whatever_comes_every_call_is_told_once_in_order_and_closed(messages: list[Message]) -> None:
+def test_each_call_is_emitted_once_in_order_and_closed(messages: list[Message]) -> None:
     mapping = mapper()
-    emissions = [*told(mapping, *messages), *mapping.finish("Cut short.")]
+    emissions = [*events_of(mapping, *messages), *mapping.finish("Cut short.")]
     order: defaultdict[str, list[str]] = defaultdict(list)
     last: dict[tuple[str, str | None], str] = {}
     for kind, data, parent in emissions:
@@ -219,4 +221,4 @@ def test_whatever_comes_every_call_is_told_once_in_order_and_closed(messages: li
         ]  # fmt: skip
         assert kinds[0] == "tool_call_start"
         assert "tool_call_delta" not in kinds[kinds.index("tool_call_end") :]
-    assert set(last.values()) <= {"text_message"}, "every text that is said in pieces comes to its end"
+    assert set(last.values()) <= {"text_message"}, "every message that starts in pieces is completed"

@@ -1,4 +1,4 @@
-"""Claude Code as a program: its variables, its wrapper, its conversations."""
+"""Claude Code as a program: its environment, its wrapper and its conversations."""
 
 import stat
 import subprocess
@@ -23,30 +23,33 @@ OF_ANOTHER_SESSION = {"CLAUDE_CODE_SESSION_ID": "1", "CLAUDE_CODE_MESSAGING_TOKE
 CLOUD = {"AWS_SECRET_ACCESS_KEY": "a", "GOOGLE_APPLICATION_CREDENTIALS": "g"}
 
 
-def names(environment: dict[str, str]) -> set[str]:
-    """What is let through of these."""
+def passed_names(environment: dict[str, str]) -> set[str]:
+    """Return the names of the variables that are passed on."""
     variables = cli_variables(environment)
-    assert set(variables.pop(KEPT).split(",")) == set(variables), "the wrapper is told all names and no others"
+    assert set(variables.pop(KEPT).split(",")) == set(variables), "the wrapper gets all names and no others"
     return set(variables) & set(environment)
 
 
-def test_only_what_a_program_of_the_user_needs_is_let_through() -> None:
-    assert names({**USER, **OF_CLAUDE, **OF_OTHERS, **OF_ANOTHER_SESSION, **CLOUD}) == {*USER, *OF_CLAUDE}
+def test_only_variables_of_the_user_and_of_claude_are_passed_on() -> None:
+    assert passed_names({**USER, **OF_CLAUDE, **OF_OTHERS, **OF_ANOTHER_SESSION, **CLOUD}) == {*USER, *OF_CLAUDE}
 
 
-def test_credentials_of_a_cloud_are_let_through_only_for_models_of_that_cloud() -> None:
-    assert names({**CLOUD, "CLAUDE_CODE_USE_BEDROCK": "1"}) == {"AWS_SECRET_ACCESS_KEY", "CLAUDE_CODE_USE_BEDROCK"}
-    assert names({**CLOUD, "CLAUDE_CODE_USE_VERTEX": ""}) == {"CLAUDE_CODE_USE_VERTEX"}
+def test_cloud_credentials_are_passed_on_only_for_models_of_that_cloud() -> None:
+    assert passed_names({**CLOUD, "CLAUDE_CODE_USE_BEDROCK": "1"}) == {
+        "AWS_SECRET_ACCESS_KEY",
+        "CLAUDE_CODE_USE_BEDROCK",
+    }
+    assert passed_names({**CLOUD, "CLAUDE_CODE_USE_VERTEX": ""}) == {"CLAUDE_CODE_USE_VERTEX"}
 
 
-def test_what_sessions_rely_on_is_set_whatever_the_user_has_set() -> None:
+def test_required_variables_override_those_of_the_user() -> None:
     variables = cli_variables({"ENABLE_TOOL_SEARCH": "false", "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "0"})
     assert variables["ENABLE_TOOL_SEARCH"] == "true"
     assert variables["CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"] == "1"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no sh")
-def test_the_wrapper_becomes_the_program_with_the_named_variables_alone(tmp_path: Path) -> None:
+def test_wrapper_runs_the_program_with_only_the_named_variables(tmp_path: Path) -> None:
     cli = tmp_path / "it's a cli"
     cli.write_text('#!/bin/sh\nfor each in "$@"; do echo "$each"; done\nenv\n', encoding="utf-8")
     cli.chmod(0o700)
@@ -65,14 +68,14 @@ def test_the_wrapper_becomes_the_program_with_the_named_variables_alone(tmp_path
     assert not {"SECRET", KEPT} & given
 
 
-def test_a_conversation_is_found_in_whichever_directory_it_was_held(tmp_path: Path) -> None:
+def test_conversation_is_found_in_any_project_directory(tmp_path: Path) -> None:
     id = str(uuid4())
     folder = tmp_path / "projects" / "-some-where"
     folder.mkdir(parents=True)
     transcript = folder / f"{id}.jsonl"
     transcript.write_text('{"type":"mode","mode":"normal"}\n', encoding="utf-8")
     (tmp_path / "x.jsonl").touch()
-    assert not has_kept({"CLAUDE_CONFIG_DIR": str(tmp_path)}, id), "nothing was said in it yet"
+    assert not has_kept({"CLAUDE_CONFIG_DIR": str(tmp_path)}, id), "it has no message yet"
     transcript.write_text('{"type":"mode"}\n{"type":"user","message":{}}\n', encoding="utf-8")
     assert has_kept({"CLAUDE_CONFIG_DIR": str(tmp_path)}, id)
     assert not has_kept({"CLAUDE_CONFIG_DIR": str(tmp_path)}, str(uuid4()))
@@ -84,7 +87,7 @@ def brief(resume: str | None = None, *, fork: bool = False) -> Brief:
     return Brief("s", "/", "default", "", (), (), resume=resume, fork=fork)
 
 
-def test_a_conversation_begins_goes_on_or_is_copied() -> None:
+def test_start_begins_resumes_or_forks_a_conversation() -> None:
     old = str(uuid4())
     new = Start.of(brief(), is_kept=False)
     assert (new.resume, new.is_fork) == (None, False)
@@ -98,6 +101,6 @@ def test_a_conversation_begins_goes_on_or_is_copied() -> None:
     assert (lost.resume, lost.is_fork) == (None, False)
 
 
-def test_claude_code_never_decides_by_itself() -> None:
+def test_claude_code_never_gets_a_mode_that_skips_permissions() -> None:
     modes = [permission_mode(mode) for mode in ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")]
     assert modes == ["default", "default", "plan", "default", "default"]

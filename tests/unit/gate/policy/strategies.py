@@ -1,4 +1,4 @@
-"""Random catalogs, askers, grants and rules for the tests of policy. Not a test itself."""
+"""Hypothesis strategies for catalogs, principals, grants and rules."""
 
 from hypothesis import strategies as st
 
@@ -107,8 +107,8 @@ def rule_sets(draw: st.DrawFn, most: int = 5) -> Rules:
 
 
 @st.composite
-def questions(draw: st.DrawFn) -> ExplainQuery:
-    """A registered tool, an asker, grants, rules and perhaps arguments."""
+def queries(draw: st.DrawFn) -> ExplainQuery:
+    """Draw a query about a registered tool with a principal, grants, rules and perhaps arguments."""
     tool = draw(tools())
     arguments = draw(st.none() | ARGUMENTS)
     paths = draw(st.sampled_from([None, *TOUCHED])) if arguments is not None else None
