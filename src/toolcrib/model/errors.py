@@ -119,7 +119,7 @@ CODES: dict[str, Code] = {
     "database.newer": Code(ConfigError, 503, "The database was written by a newer version of Toolcrib.", "Upgrade Toolcrib, or choose another home."),
     "file.unsafe": Code(ConfigError, 503, "A file of the crib is a link, is not a regular file or belongs to another user.", "Move the file away, then restart."),
     "request.malformed": Code(InvalidRequest, 400, "The request body or parameters cannot be parsed.", "Send UTF-8 JSON with `Content-Type: application/json`."),
-    "request.invalid": Code(InvalidRequest, 422, "A field of the request has an invalid value.", "See `errors` for each field."),
+    "request.invalid": Code(InvalidRequest, 422, "A field of the request has an invalid value.", "Correct the values that the message names."),
     "request.too_large": Code(InvalidRequest, 413, "The request exceeds the size limit.", "Send less data, or raise the limit in the settings."),
     "request.too_slow": Code(InvalidRequest, 408, "The request did not arrive in time.", "Send it again."),
     "request.target_too_long": Code(InvalidRequest, 414, "The request URL is too long.", "Send long values in the body."),

@@ -187,6 +187,7 @@ async def test_why_says_that_a_server_is_not_trusted(running: Running) -> None:
         ({"tool": "a/b", "args": "[1]"}, 422, "request.invalid"),
         ({"tool": "a/b", "args": "{"}, 422, "request.invalid"),
         ({"tool": "a/b", "agent": "nobody"}, 404, "agent.unknown"),
+        ({"tool": "a/b", "session": "nowhere"}, 404, "session.unknown"),
         ({"record": "77"}, 404, "audit.unknown"),
     ],
 )

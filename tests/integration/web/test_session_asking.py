@@ -245,3 +245,20 @@ async def test_always_for_one_command_runs_that_command_in_no_wider_place(talk: 
     assert (await talk.until_kind(planning, "tool_result"))["isError"]
     assert [call for call in talk.runner.ran if call[1]["command"] != "ls"] == []
     assert len(talk.runner.ran) == 2
+
+
+async def test_a_session_is_explained_and_listed_with_its_own_agent_mode_and_directory(talk: Talk) -> None:
+    await talk.ask("POST", "/api/agents", {"id": "reader", "name": "Reader", "toolPermissions": ["bench/echo"]}, 201)
+    id = await talk.create(agentId="reader", mode="plan")
+    asked = f"/api/policy/explain?session={id[:9]}&tool=bench"
+    hidden = await talk.ask("GET", f"{asked}/broken")
+    assert (hidden["verdict"], hidden["principal"]["agent"], hidden["principal"]["mode"]) == (
+        "hidden",
+        "reader",
+        "plan",
+    )
+    assert (hidden["principal"]["session"], hidden["principal"]["cwd"]) == (id, str(talk.cwd))
+    assert (await talk.ask("GET", f"{asked}/echo"))["verdict"] == "allow"
+    assert (await talk.ask("GET", f"{asked}/echo&mode=default"))["verdict"] == "ask"
+    assert [each["ref"] for each in await talk.ask("GET", f"/api/tools?session={id}")] == ["bench/echo"]
+    assert (await talk.ask("GET", "/api/tools?session=nowhere", status=404))["code"] == "session.unknown"

@@ -4,6 +4,7 @@ Must never let a principal other than the owner act in another name.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import replace
 from email.message import Message
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -110,6 +111,28 @@ def owner_only(crib: Crib) -> Callable[..., Principal]:
     def who(principal: Annotated[Principal, Depends(ask)]) -> Principal:
         check_owner(principal)
         return principal
+
+    return who
+
+
+def viewer_of(crib: Crib) -> Callable[..., Awaitable[Principal]]:
+    """Return a dependency for the principal whose view is requested.
+
+    A session that the owner names is viewed as itself, with its source and directory; `agent` and `mode` override its
+    own. The dependency raises `session.unknown`.
+    """
+    ask = principal_of(crib.principals)
+
+    async def who(request: Request, principal: Annotated[Principal, Depends(ask)]) -> Principal:
+        if principal.session is None or not principal.is_owner:
+            return principal
+        session = await crib.sessions.get(await crib.sessions.resolve(principal.session))
+        named = request.query_params
+        return replace(
+            session.principal,
+            agent=principal.agent if "agent" in named else session.principal.agent,
+            mode=principal.mode if "mode" in named else session.principal.mode,
+        )
 
     return who
 

@@ -119,9 +119,19 @@ def _raise_problem(status: int, content: bytes) -> NoReturn:
             hint = rest.get("hint")
             hint = hint if isinstance(hint, str) else None
             raised: type[ToolcribError] = CODES[code].raised_as if code in CODES else Unavailable
-            raise raised(code if code in CODES else "internal", detail, hint)
+            raise raised(code if code in CODES else "internal", _without_places(detail, shape), hint)
         case _:
             raise Unavailable("internal", f"The crib returned status {status} without a reason.")
+
+
+def _without_places(detail: str, problem: JsonObject) -> str:
+    """Return the detail with the names of invalid fields only: callers do not know which part of a request has them."""
+    errors: list[JsonObject] = problem.get("errors", [])
+    for path in (str(each["path"]) for each in errors):
+        _, dot, name = path.partition(".")
+        if dot:
+            detail = detail.replace(f"{path}: ", f"{name}: ", 1)
+    return detail
 
 
 @contextmanager

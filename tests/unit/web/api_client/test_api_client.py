@@ -120,6 +120,16 @@ async def test_a_problem_comes_back_as_the_failure_it_was(crib: Crib, client: Ap
     assert (caught.value.code, caught.value.message, caught.value.hint) == (code, "It happened.", "Do this.")
 
 
+async def test_invalid_fields_are_named_without_their_part_of_the_request(crib: Crib, client: ApiClient) -> None:
+    errors = [{"path": "query.mode", "message": "is unknown"}, {"path": "body", "message": "is empty"}]
+    detail = "query.mode: is unknown; body: is empty"
+    shape = {"code": "request.invalid", "detail": detail, "errors": errors, "hint": "Correct it."}
+    crib.status, crib.body = "422 Unprocessable Content", orjson.dumps(shape)
+    with pytest.raises(InvalidRequest) as caught:
+        await client.settings()
+    assert (caught.value.message, caught.value.hint) == ("mode: is unknown; body: is empty", "Correct it.")
+
+
 async def test_a_code_of_a_newer_crib_is_still_a_failure_with_its_words(crib: Crib, client: ApiClient) -> None:
     crib.says({"code": "future.code", "detail": "Something new."}, "400 Bad")
     with pytest.raises(Unavailable, match="Something new") as caught:

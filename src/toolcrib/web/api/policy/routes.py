@@ -36,7 +36,7 @@ from toolcrib.web.api.policy.shapes import (
     SubjectReachShape,
 )
 from toolcrib.web.api.policy.tool_sets import add_tool_sets
-from toolcrib.web.api.reading import owner_only
+from toolcrib.web.api.reading import owner_only, viewer_of
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.shapes import ProblemShape
 
@@ -109,11 +109,15 @@ def _add_rules(router: APIRouter, crib: Crib) -> None:
 
 
 def _add_reasons(router: APIRouter, crib: Crib) -> None:
-    owner = Depends(owner_only(crib))
+    owner, viewer = Depends(owner_only(crib)), Depends(viewer_of(crib))
 
     @router.get("/explain", response_model=ExplanationShape, response_model_exclude_unset=True)
     async def explain_decision(
-        principal: Annotated[Principal, owner], tool: _Tool = None, args: _Args = None, record: _Record = None
+        _: Annotated[Principal, owner],
+        principal: Annotated[Principal, viewer],
+        tool: _Tool = None,
+        args: _Args = None,
+        record: _Record = None,
     ) -> JsonObject:
         """Explain whether a tool is visible, how a call is decided, and the smallest change that flips the decision."""
         if record is not None:

@@ -19,7 +19,7 @@ from toolcrib.model.problems import Problem
 from toolcrib.model.tools import Tool, ToolRef
 from toolcrib.servers.server_status import ServerStatus
 from toolcrib.web.api.changing import Changing, owner_changes
-from toolcrib.web.api.reading import StrictRoute, cwd_of, door_of, principal_of, while_connected
+from toolcrib.web.api.reading import StrictRoute, cwd_of, door_of, principal_of, viewer_of, while_connected
 from toolcrib.web.api.resource import Resource
 from toolcrib.web.api.shapes import (
     CallAnswer,
@@ -44,7 +44,7 @@ ToolForm = Literal["claude", "endpoint", "bridge"]
 def routes(crib: Crib) -> Resource:
     """Return the routes of this crib."""
     router = Resource("tools", StrictRoute)
-    who = Depends(principal_of(crib.principals))
+    who = Depends(viewer_of(crib))
 
     @router.get("", response_model=list[ToolShape], response_model_exclude_unset=True)
     async def list_tools(
@@ -104,7 +104,7 @@ def routes(crib: Crib) -> Resource:
 
 
 def _add_search(router: Resource, crib: Crib) -> None:
-    who = Depends(principal_of(crib.principals))
+    who = Depends(viewer_of(crib))
 
     @router.get("/search", response_model=FoundToolsShape, response_model_exclude_unset=True)
     async def search_tools(
@@ -120,7 +120,7 @@ def _add_search(router: Resource, crib: Crib) -> None:
 
 
 def _add_cost(router: Resource, crib: Crib) -> None:
-    who = Depends(principal_of(crib.principals))
+    who = Depends(viewer_of(crib))
 
     @router.get("/cost", response_model=CostShape, response_model_exclude_unset=True)
     async def list_tool_costs(principal: Annotated[Principal, who]) -> JsonObject:
