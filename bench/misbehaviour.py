@@ -126,10 +126,10 @@ def _outputs() -> list[Fault]:
 
 def _lists() -> list[Fault]:
     """A connected server that is tested is asked for its list again; of changes it tells itself, heard each second."""
-    crowd = program("crafts", "crowd", "9700")
-    new = {"new": program("crafts", "crowd", "9990")}
+    crowd = program("legacy", "crowd", "9700")
+    new = {"new": program("legacy", "crowd", "9990")}
     return [
-        Fault("an endless cursor", {"bad": program("crafts", "endless")}, [AGAIN]),
+        Fault("an endless cursor", {"bad": program("legacy", "endless")}, [AGAIN]),
         Fault("10,000 tools that appear", new, [call("echo", "content", "new")], is_coming=True),
         Fault("10,000 tools that change", {"bad": crowd}, [call("grow", "content")], seconds=3),
         Fault("a storm of list_changed", troubled("storm"), [call("storm", "stormed", times=100_000)]),

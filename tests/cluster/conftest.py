@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 APPROVAL_ADDRESS = "https://approve.example"
 SHIFTS = {
     "command": sys.executable,
-    "args": ["-S", "-m", "upstreams.shifts"],
+    "args": ["-S", "-m", "upstreams.changing_tools"],
     "env": {"PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": "1"},
 }
 
@@ -40,11 +40,11 @@ def played(postgres_url: str, tmp_path: Path) -> Generator[PlayedCluster]:
 
 @pytest.fixture(scope="session")
 def pair(postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[ClusterNode, ClusterNode]]:
-    """Two nodes for tests that leave them as they were. Both run a process of the server `shifts`."""
+    """Two nodes for tests that leave them as they were. Both run a process of the server `changing_tools`."""
     cluster = Cluster(tmp_path_factory.mktemp("pair"), new_schema(postgres))
     shells = [cluster.shell(number) for number in range(2)]
     for shell in shells:
-        (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": {"shifts": SHIFTS}}), encoding="utf-8")
+        (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": {"changing_tools": SHIFTS}}), encoding="utf-8")
     variables = {"TOOLCRIB_APPROVAL_ADDRESS": APPROVAL_ADDRESS}
     first, second = [cluster.launch(shell, variables=variables) for shell in shells]
     for node in (first, second):

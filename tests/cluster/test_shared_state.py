@@ -74,8 +74,8 @@ def test_stop_all_binds_at_the_next_call_on_every_node_until_any_of_them_resumes
 
 def become(node: ClusterNode, way: str) -> None:
     """Have the server of one node define its tool in another way, and the node notice."""
-    wait_for(lambda: node.decided_call("shifts/become", {"way": way}).status_code == 200)
-    assert node.shell.run("mcp", "test", "shifts").returncode == 0
+    wait_for(lambda: node.decided_call("changing_tools/become", {"way": way}).status_code == 200)
+    assert node.shell.run("mcp", "test", "changing_tools").returncode == 0
 
 
 def held(node: ClusterNode) -> list[str]:
@@ -87,22 +87,26 @@ def test_held_accepted_and_rejected_definitions_bind_at_the_next_call_on_every_n
     first, second = pair
     for node in pair:
         become(node, "plain")
-        wait_for(lambda: node.decided_call("shifts/tool", {}).status_code == 200)  # noqa: B023 it is awaited here
+        wait_for(lambda: node.decided_call("changing_tools/tool", {}).status_code == 200)  # noqa: B023 it is awaited here
     become(first, "reworded")
     for node in pair:
-        assert node.decided_call("shifts/tool", {}).status_code in (403, 404), "one node has seen a poisoned definition"
+        assert node.decided_call("changing_tools/tool", {}).status_code in (403, 404), (
+            "one node has seen a poisoned definition"
+        )
     (poisoned,) = held(second)
-    rejected = second.request("POST", "/api/tools/shifts/tool/reject", {"hash": poisoned})
+    rejected = second.request("POST", "/api/tools/changing_tools/tool/reject", {"hash": poisoned})
     assert rejected.status_code == 200, rejected.text
-    assert second.decided_call("shifts/tool", {}).status_code == 200, "its own server has the pinned definition"
-    assert first.decided_call("shifts/tool", {}).status_code in (403, 404)
-    accepted = second.request("POST", "/api/tools/shifts/tool/accept", {"hash": poisoned})
+    assert second.decided_call("changing_tools/tool", {}).status_code == 200, "its own server has the pinned definition"
+    assert first.decided_call("changing_tools/tool", {}).status_code in (403, 404)
+    accepted = second.request("POST", "/api/tools/changing_tools/tool/accept", {"hash": poisoned})
     assert accepted.status_code == 200, accepted.text
-    assert first.decided_call("shifts/tool", {}).json()["content"][0]["text"] == "called reworded"
-    assert second.decided_call("shifts/tool", {}).status_code in (403, 404), "its own server has another definition"
+    assert first.decided_call("changing_tools/tool", {}).json()["content"][0]["text"] == "called reworded"
+    assert second.decided_call("changing_tools/tool", {}).status_code in (403, 404), (
+        "its own server has another definition"
+    )
     become(second, "reworded")
-    wait_for(lambda: second.decided_call("shifts/tool", {}).status_code == 200)
-    assert first.decided_call("shifts/tool", {}).status_code == 200
+    wait_for(lambda: second.decided_call("changing_tools/tool", {}).status_code == 200)
+    assert first.decided_call("changing_tools/tool", {}).status_code == 200
 
 
 def browse(node: ClusterNode, method: str, path: str, cookie: str | None = None, **headers: str) -> httpx2.Response:
@@ -166,8 +170,8 @@ def test_approval_link_made_on_one_node_answers_once_on_another(pair: Pair) -> N
 
 def test_disabled_and_untrusted_servers_bind_at_the_next_call_on_every_node(pair: Pair) -> None:
     first, second = pair
-    wait_for(lambda: second.decided_call("shifts/become", {"way": "plain"}).status_code == 200)
-    assert first.request("POST", "/api/servers/shifts/disable").status_code == 200
-    assert second.decided_call("shifts/become", {"way": "plain"}).status_code != 200
-    assert second.request("POST", "/api/servers/shifts/enable").status_code == 200
-    wait_for(lambda: first.decided_call("shifts/become", {"way": "plain"}).status_code == 200)
+    wait_for(lambda: second.decided_call("changing_tools/become", {"way": "plain"}).status_code == 200)
+    assert first.request("POST", "/api/servers/changing_tools/disable").status_code == 200
+    assert second.decided_call("changing_tools/become", {"way": "plain"}).status_code != 200
+    assert second.request("POST", "/api/servers/changing_tools/enable").status_code == 200
+    wait_for(lambda: first.decided_call("changing_tools/become", {"way": "plain"}).status_code == 200)

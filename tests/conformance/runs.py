@@ -85,7 +85,7 @@ def conform_extension(name: str, programs: Path, wheel: Path, folder: Path) -> V
     skill = folder / "skills" / "git-workflow"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: git-workflow\ndescription: Commit in steps.\n---\n\nSmall steps.\n")
-    words = ["upstreams.skilled", str(skill.parent)] if name == "skills" else ["upstreams.tasking"]
+    words = ["upstreams.skills", str(skill.parent)] if name == "skills" else ["upstreams.tasks"]
     entry: JsonObject = {"command": sys.executable, "args": ["-m", *words], "env": VARIABLES}
     with crib_with(entry, folder, wheel) as url:
         address = url.replace("127.0.0.1", "localhost")

@@ -39,9 +39,9 @@ async def lab(tmp_path: Path) -> AsyncGenerator[Lab]:
     write_skill(tmp_path / "billing", "Refunds of billing.")
     servers: JsonObject = {}
     for name, words in (
-        ("far", ["upstreams.carries", "legacy"]),
-        ("jobs", ["upstreams.tasking"]),
-        ("billing", ["upstreams.skilled", str(tmp_path / "billing")]),
+        ("far", ["upstreams.translated_features", "legacy"]),
+        ("jobs", ["upstreams.tasks"]),
+        ("billing", ["upstreams.skills", str(tmp_path / "billing")]),
     ):
         env = {"PYTHONPATH": str(TESTS)}
         servers[name] = {"command": sys.executable, "args": ["-S", "-m", *words], "env": env, "share": "session"}

@@ -33,7 +33,7 @@ async def lab(tmp_path: Path) -> AsyncGenerator[Lab]:
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("---\nname: refunds\ndescription: Refunds.\n---\n\n# Refunds\n", encoding="utf-8")
     (skill / "table.md").write_text("| day | share |\n", encoding="utf-8")
-    servers: JsonObject = {"billing": upstream("upstreams.skilled", str(tmp_path / "billing"))}
+    servers: JsonObject = {"billing": upstream("upstreams.skills", str(tmp_path / "billing"))}
     csp: JsonObject = {"connectDomains": ["https://api.example.com"]}
     for name in ("maps", "weather"):
         page: JsonObject = {"mimeType": "text/html;profile=mcp-app", "text": "<p>", "_meta": {"ui": {"csp": csp}}}
@@ -41,8 +41,8 @@ async def lab(tmp_path: Path) -> AsyncGenerator[Lab]:
         tool["_meta"] = {"ui": {"resourceUri": "ui://panel"}}
         file = tmp_path / f"{name}.json"
         file.write_text(json.dumps({"tools": [tool], "contents": {"ui://panel": page}}), encoding="utf-8")
-        servers[name] = upstream("upstreams.changing", str(file))
-    servers["far"] = upstream("upstreams.carries", "modern")
+        servers[name] = upstream("upstreams.json_file", str(file))
+    servers["far"] = upstream("upstreams.translated_features", "modern")
     (stopped.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     async with hold(stopped.settings, kind="serve") as holding:
         lab = replace(stopped, url=holding.info.url)

@@ -32,7 +32,7 @@ def shell(tmp_path: Path) -> Shell:
 
 def add_lab(shell: Shell) -> None:
     """Configure a server that can be connected."""
-    entry = {"command": sys.executable, "args": ["-m", "upstreams.shifts"], "env": {"PYTHONPATH": str(TESTS)}}
+    entry = {"command": sys.executable, "args": ["-m", "upstreams.changing_tools"], "env": {"PYTHONPATH": str(TESTS)}}
     (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": {"lab": entry}}), encoding="utf-8")
 
 

@@ -60,7 +60,7 @@ async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
     home = prepare_home(tmp_path / "home")
     entry = {
         "command": sys.executable,
-        "args": ["-S", "-m", "upstreams.numbers"],
+        "args": ["-S", "-m", "upstreams.big_integers"],
         "env": {"PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": "1"},
     }
     home.mcp_json.write_text(json.dumps({"mcpServers": {"numbers": entry}}), encoding="utf-8")

@@ -176,7 +176,7 @@ async def test_npx_installs_into_a_cache_of_the_server_and_then_works_in_strict(
     package = machine.project / "package"
     package.mkdir()
     (package / "package.json").write_text('{"name": "touching", "version": "1.0.0", "bin": {"touching": "run.js"}}')
-    words = "process.env.PY, ['-S', '-m', 'upstreams.touches'], {stdio: 'inherit'}"
+    words = "process.env.PY, ['-S', '-m', 'upstreams.system_access'], {stdio: 'inherit'}"
     (package / "run.js").write_text(f"#!/usr/bin/env node\nrequire('child_process').spawn({words});\n")
     (package / "run.js").chmod(0o755)
     variables = {"PY": sys.executable, "PYTHONPATH": _touches()}
@@ -193,7 +193,7 @@ async def test_uvx_installs_into_a_cache_of_the_server_and_then_works_in_strict(
     wheel = machine.project / "touching-1.0.0-py3-none-any.whl"
     about = "touching-1.0.0.dist-info"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("touching.py", "def main():\n    import upstreams.touches\n")
+        archive.writestr("touching.py", "def main():\n    import upstreams.system_access\n")
         archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: touching\nVersion: 1.0.0\n")
         archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         archive.writestr(f"{about}/entry_points.txt", "[console_scripts]\ntouching = touching:main\n")

@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from upstreams.clings import descend
+from upstreams.ignores_shutdown import descend
 from upstreams.protocol import INITIALIZED, Message, arguments, messages, moan, refuse, reply, say, text_reply, write
 
 MEGABYTE = b"x" * (1 << 20)

@@ -1,7 +1,7 @@
 """What the small servers of this folder have in common: how to say a message, hear one and do the old handshake.
 
-The servers are run as modules (`python -m upstreams.quits call`), use the standard library only, and each misbehaves in
-the ways that its own text names. What a test needs to know of them (process ids, say) they give as a tool's result.
+The servers run as modules (`python -m upstreams.exits_early call`) and use only the standard library. Each module
+names its ways to misbehave. Whatever a test needs to know, such as process ids, is the result of a tool.
 """
 
 import json

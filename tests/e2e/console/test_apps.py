@@ -89,7 +89,7 @@ def person(tmp_path_factory: pytest.TempPathFactory, sink: tuple[str, list[str]]
     for name, offered in (("panels", offer(pages, more)), ("other", {"tools": [{"name": "secret", **plain}]})):
         file = shell.folder / f"{name}.json"
         file.write_text(json.dumps(offered), encoding="utf-8")
-        arguments = ["-S", "-m", "upstreams.changing", str(file)]
+        arguments = ["-S", "-m", "upstreams.json_file", str(file)]
         servers[name] = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(TESTS)}}
     (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     return shell

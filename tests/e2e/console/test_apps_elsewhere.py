@@ -42,7 +42,7 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Shell:
         contents = {"ui://panel": {"mimeType": "text/html;profile=mcp-app", "text": text}}
         file = shell.folder / f"{name}.json"
         file.write_text(json.dumps({"tools": tools, "contents": contents}), encoding="utf-8")
-        arguments = ["-S", "-m", "upstreams.changing", str(file)]
+        arguments = ["-S", "-m", "upstreams.json_file", str(file)]
         servers[name] = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(TESTS)}}
     (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     return shell

@@ -35,21 +35,21 @@ def test_server_is_added_to_a_project_and_its_tools_are_switched(
     page.get_by_role("link", name=f"Add server to {project}").click()
     expect(page.get_by_label("Scope")).to_have_value("project")
     assert axe(page) == []
-    command = {"command": sys.executable, "args": ["-m", "upstreams.crafts", "plain"], "cwd": str(TESTS)}
-    page.get_by_label("Server", exact=False).first.fill(json.dumps({"mcpServers": {"crafts": command}}))
+    command = {"command": sys.executable, "args": ["-m", "upstreams.legacy", "plain"], "cwd": str(TESTS)}
+    page.get_by_label("Server", exact=False).first.fill(json.dumps({"mcpServers": {"legacy": command}}))
     page.get_by_role("button", name="Preview", exact=True).click()
     written = project / ".toolcrib" / "mcp.json"
-    expect(page.get_by_role("region", name=f"in {written}")).to_contain_text("crafts")
+    expect(page.get_by_role("region", name=f"in {written}")).to_contain_text("legacy")
     assert not written.exists()
     assert axe(page) == []
     picture(page, "project-server-new")
     page.get_by_role("button", name="Save and test").click()
     expect(page.locator(".head").get_by_text("Connected", exact=True)).to_be_visible()
-    assert list(json.loads(written.read_text(encoding="utf-8"))["mcpServers"]) == ["crafts"]
+    assert list(json.loads(written.read_text(encoding="utf-8"))["mcpServers"]) == ["legacy"]
     page.goto("/access/projects")
     page.get_by_role("link", name=f"Tools of {project}").click()
-    page.get_by_role("checkbox", name="crafts", exact=True).click()
-    expect(page.locator("li", has_text="crafts")).to_contain_text("none of")
+    page.get_by_role("checkbox", name="legacy", exact=True).click()
+    expect(page.locator("li", has_text="legacy")).to_contain_text("none of")
     expect(page.get_by_text("Holds as 1 deny rule")).to_be_visible()
     assert axe(page) == []
 

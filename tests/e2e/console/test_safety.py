@@ -26,8 +26,12 @@ Axe = Callable[[Page], list[str]]
 def person(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """A person with a server of their own, and an app that has a secret in its file."""
     shell = Shell.at(tmp_path_factory.mktemp("person"))
-    touches = {"command": sys.executable, "args": ["-S", "-m", "upstreams.touches"], "env": {"PYTHONPATH": str(TESTS)}}
-    (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": {"touches": touches}}), encoding="utf-8")
+    system_access = {
+        "command": sys.executable,
+        "args": ["-S", "-m", "upstreams.system_access"],
+        "env": {"PYTHONPATH": str(TESTS)},
+    }
+    (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": {"system_access": system_access}}), encoding="utf-8")
     app = {"mcpServers": {"hub": {"command": "hub", "env": {"HUB_TOKEN": SECRET}}}}
     (shell.folder / ".cursor").mkdir()
     (shell.folder / ".cursor" / "mcp.json").write_text(json.dumps(app, indent=1), encoding="utf-8")
@@ -100,21 +104,21 @@ def test_access_that_the_sandbox_refused_is_allowed_with_one_click(
 ) -> None:
     private = person.folder / "private"
     private.write_text("mine", encoding="utf-8")
-    page.goto("/servers/touches/setup")
+    page.goto("/servers/system_access/setup")
     page.get_by_label("Profile").select_option("strict")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_label("Profile")).to_have_value("strict")
-    assert caller.call("touches/read", target=str(private))["isError"] is True
-    page.goto("/servers/touches/setup")
+    assert caller.call("system_access/read", target=str(private))["isError"] is True
+    page.goto("/servers/system_access/setup")
     refused = page.locator("form", has_text="Refused: access to")
     expect(refused).to_contain_text(str(private))
     assert axe(page) == []
     refused.get_by_role("button", name="Allow and restart").click()
     expect(page.locator("li", has_text="Also reads")).to_contain_text(str(private))
-    assert caller.call("touches/read", target=str(private))["content"][0]["text"] == "mine"
+    assert caller.call("system_access/read", target=str(private))["content"][0]["text"] == "mine"
     page.get_by_role("button", name=f"Remove {private}").click()
     expect(page.locator("li", has_text="Also reads")).to_have_count(0)
-    assert caller.call("touches/read", target=str(private))["isError"] is True
+    assert caller.call("system_access/read", target=str(private))["isError"] is True
 
 
 def test_secret_moves_after_its_diff_was_shown_and_moves_back(page: Page, person: Shell, axe: Axe) -> None:

@@ -25,7 +25,7 @@ def program(module: str, *words: str, **more: object) -> JsonObject:
     return {"command": sys.executable, "args": ["-S", "-m", f"upstreams.{module}", *words], "env": env, **more}
 
 
-HEALTHY = program("crafts", "plain")
+HEALTHY = program("legacy", "plain")
 
 
 class Machine:

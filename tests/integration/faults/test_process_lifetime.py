@@ -41,10 +41,10 @@ async def pid_of(client: ApiClient, server: str) -> int:
 
 def test_next_start_ends_the_processes_of_a_killed_crib(tmp_path: Path) -> None:
     shell = Shell.at(tmp_path)
-    servers = {"clings": program("misbehaving", "family"), "plain": program("crafts", "plain")}
+    servers = {"ignores_shutdown": program("misbehaving", "family"), "plain": program("legacy", "plain")}
     (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     with shell.serving() as serving:
-        result = shell.json("tools", "call", "clings/pids", "{}")
+        result = shell.json("tools", "call", "ignores_shutdown/pids", "{}")
         assert is_object(result)
         pids: list[int] = list(result["structuredContent"].values())
         assert len(pids) == 2
@@ -75,8 +75,8 @@ async def test_removed_and_untrusted_servers_end_while_others_keep_running(machi
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)
     file = project / ".mcp.json"
-    file.write_text(json.dumps({"mcpServers": {"here": program("crafts", "plain", "here")}}), encoding="utf-8")
-    async with machine.crib(gone=program("crafts", "plain", "1"), stays=program("crafts", "plain", "2")) as (
+    file.write_text(json.dumps({"mcpServers": {"here": program("legacy", "plain", "here")}}), encoding="utf-8")
+    async with machine.crib(gone=program("legacy", "plain", "1"), stays=program("legacy", "plain", "2")) as (
         held,
         client,
     ):
@@ -103,13 +103,13 @@ async def test_edited_server_of_an_app_restarts_only_after_it_is_trusted(machine
     async def trust(client: ApiClient, name: str) -> None:
         await client.trust_server(name, (await client.server(name))["question"]["digest"])
 
-    write(one=program("crafts", "plain", "1"), two=program("crafts", "plain", "2"))
+    write(one=program("legacy", "plain", "1"), two=program("legacy", "plain", "2"))
     async with machine.crib() as (_, client):
         for name in ("one", "two"):
             await trust(client, name)
             await until_listed(client, name, 10)
         one, two = await pid_of(client, "one"), await pid_of(client, "two")
-        write(one=program("crafts", "plain", "changed"), two=program("crafts", "plain", "2"))
+        write(one=program("legacy", "plain", "changed"), two=program("legacy", "plain", "2"))
         found = {server["name"]: server["state"] for server in await client.reload_servers()}
         assert found["one"] == "untrusted", "a changed command needs to be trusted again"
         await eventually(lambda: not is_alive(one))
@@ -153,8 +153,8 @@ def home_variables(machine: Machine) -> JsonObject:
 
 async def test_crib_of_another_home_can_be_an_upstream(machine: Machine, tmp_path: Path) -> None:
     other = Machine(tmp_path / "other")
-    async with other.crib(crafts=program("crafts", "plain")) as (held, inner):
-        await until_listed(inner, "crafts", 10)
+    async with other.crib(legacy=program("legacy", "plain")) as (held, inner):
+        await until_listed(inner, "legacy", 10)
         token = owner_token(held.crib.home)
         headers: JsonObject = {"Authorization": f"Bearer {token}"}
         # Started directly, the command would be recognized as the front of this crib.
@@ -168,12 +168,12 @@ async def test_crib_of_another_home_can_be_an_upstream(machine: Machine, tmp_pat
         ):
             for name in ("web", "front"):
                 await until_state(client, name, "connected")
-                answer = await call(client, f"{name}/crafts_echo", text=name)
+                answer = await call(client, f"{name}/legacy_echo", text=name)
                 assert answer["structuredContent"] == {"text": name}, answer
 
 
 async def test_concurrent_reloads_leave_one_process(machine: Machine) -> None:
-    async with machine.crib(one=program("crafts", "plain")) as (_, client):
+    async with machine.crib(one=program("legacy", "plain")) as (_, client):
         await until_listed(client, "one", 10)
         async with anyio.create_task_group() as tasks:
             for _ in range(20):
@@ -181,7 +181,7 @@ async def test_concurrent_reloads_leave_one_process(machine: Machine) -> None:
                 tasks.start_soon(client.reload_servers)
         await until_state(client, "one", "connected")
         pid = await pid_of(client, "one")
-        await eventually(lambda: [each for each in _children("upstreams.crafts") if is_alive(each)] == [pid])
+        await eventually(lambda: [each for each in _children("upstreams.legacy") if is_alive(each)] == [pid])
 
 
 def _children(word: str) -> list[int]:

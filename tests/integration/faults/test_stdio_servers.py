@@ -130,7 +130,7 @@ async def test_call_succeeds_despite_noise_from_the_server(
 
 
 async def test_long_and_endless_tool_lists_are_truncated(machine: Machine) -> None:
-    servers = {"endless": program("crafts", "endless"), "many": program("crafts", "many", "10001")}
+    servers = {"endless": program("legacy", "endless"), "many": program("legacy", "many", "10001")}
     async with machine.crib(healthy=HEALTHY) as (_, client):
         await until_state(client, "healthy", "connected")
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 def definition(number: str) -> JsonObject:
     return {
         "command": sys.executable,
-        "args": ["-S", "-m", "upstreams.crafts", "plain", number],
+        "args": ["-S", "-m", "upstreams.legacy", "plain", number],
         "env": {"PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": "1"},
     }
 
@@ -155,7 +155,7 @@ async def test_a_repository_the_crib_was_started_in_does_not_replace_a_program(
     project = person.repository("project")
     ran = project / "ran"
     (project / "upstreams").mkdir()
-    (project / "upstreams" / "crafts.py").write_text(f"open({str(ran)!r}, 'w').close()\n", encoding="utf-8")
+    (project / "upstreams" / "legacy.py").write_text(f"open({str(ran)!r}, 'w').close()\n", encoding="utf-8")
     monkeypatch.chdir(project)
     async with person.crib() as holding, asking(holding, project) as client:
         answer = await client.call(ToolRef("notes", "echo"), {"text": "a"})

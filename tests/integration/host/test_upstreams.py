@@ -29,7 +29,7 @@ def definition(*words: str, **more: object) -> JsonObject:
     """One of the small servers, as it stands in a file."""
     return {
         "command": sys.executable,
-        "args": ["-S", "-m", "upstreams.crafts", *(words or ("plain",))],
+        "args": ["-S", "-m", "upstreams.legacy", *(words or ("plain",))],
         "env": {"PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": "1"},
         **more,
     }
@@ -91,16 +91,16 @@ async def until_started(client: ApiClient, tool: str) -> None:
 
 
 async def test_a_server_in_a_file_is_tools_in_every_list_and_a_call_leaves_its_records(bench: Bench) -> None:
-    bench.write(crafts=definition())
+    bench.write(legacy=definition())
     async with bench.crib() as (_, client):
-        found = await until_state(client, "crafts", "connected")
+        found = await until_state(client, "legacy", "connected")
         assert found["tools"] == 10
         assert found["latencyMs"] >= 0
         assert "10 tools" in found["sentence"]
-        await client.test_server("crafts")  # returns after the catalog has its tools
-        assert "crafts_echo" in {tool["exposedName"] for tool in await client.tools()}
-        assert (await client.tools(query="crafts echo"))[0]["ref"] == "crafts/echo"
-        answer = await client.call(ToolRef("crafts", "echo"), {"text": "hello"})
+        await client.test_server("legacy")  # returns after the catalog has its tools
+        assert "legacy_echo" in {tool["exposedName"] for tool in await client.tools()}
+        assert (await client.tools(query="legacy echo"))[0]["ref"] == "legacy/echo"
+        answer = await client.call(ToolRef("legacy", "echo"), {"text": "hello"})
         assert answer["structuredContent"] == {"text": "hello"}
         records = await client.audit(tool="echo")
         assert [record["phase"] for record in records] == ["outcome", "intent"]
@@ -144,15 +144,15 @@ async def test_a_changed_definition_restarts_its_own_server_and_no_other(bench: 
 async def test_after_a_restart_known_tools_are_there_at_once_and_the_server_starts_when_it_is_used(
     bench: Bench,
 ) -> None:
-    bench.write(crafts=definition())
+    bench.write(legacy=definition())
     async with bench.crib() as (_, client):
-        await until_state(client, "crafts", "connected")
+        await until_state(client, "legacy", "connected")
     async with bench.crib() as (_, client):
-        found = await client.server("crafts")
+        found = await client.server("legacy")
         assert (found["state"], found["tools"]) == ("not_checked", 10)
         assert "pid" not in found
-        await pid_of(client, "crafts")
-        await until_state(client, "crafts", "connected")
+        await pid_of(client, "legacy")
+        await until_state(client, "legacy", "connected")
 
 
 async def test_a_command_of_its_own_connects_only_what_it_is_asked_for(bench: Bench) -> None:
@@ -215,16 +215,16 @@ async def test_the_servers_of_a_project_are_for_those_who_ask_from_it(bench: Ben
 
 @pytest.mark.parametrize("runs", [False, True], ids=["alone", "beside a crib that runs"])
 async def test_the_bridge_gives_tools_that_can_be_called_and_why_others_are_missing(bench: Bench, runs: bool) -> None:
-    bench.write(crafts=definition(), broken={"command": "no-such-program-anywhere"})
+    bench.write(legacy=definition(), broken={"command": "no-such-program-anywhere"})
 
     async def use() -> None:
         tools, errors = await bridge.discover_and_load(
             bench.user, settings=bench.settings, environment=bench.environment
         )
         async with tools:
-            echo = tools.named("mcp_crafts_echo")
+            echo = tools.named("mcp_legacy_echo")
             assert echo is not None
-            assert echo.ref == ToolRef("crafts", "echo")
+            assert echo.ref == ToolRef("legacy", "echo")
             result = await echo(text="over the bridge")
             assert result.structured_content == {"text": "over the bridge"}
             assert errors.keys() == {"broken"}

@@ -143,7 +143,7 @@ async def test_claude_code_without_tasks_waits_for_the_approval_and_the_result(c
     except Unavailable as error:
         pytest.skip(error.message)
     tests = Path(__file__).parents[2]
-    job: JsonObject = {"command": sys.executable, "args": ["-S", "-m", "upstreams.tasking"]}  # answers with a task
+    job: JsonObject = {"command": sys.executable, "args": ["-S", "-m", "upstreams.tasks"]}  # answers with a task
     await crib.crib.servers.add("jobs", {**job, "env": {"PYTHONPATH": str(tests)}})
     await crib.crib.clients.connect(AppConnectRequest("claude-code"), anyway=True)
     command = [str(claude), "-p", "Compute pi.", "--permission-mode", "bypassPermissions"]

@@ -30,7 +30,7 @@ import os, runpy, sys
 with open(sys.argv[1], "a") as seen:
     seen.write(os.environ["API_TOKEN"])
 sys.path.insert(0, sys.argv[2])
-runpy.run_module("upstreams.polite", run_name="__main__")
+runpy.run_module("upstreams.well_behaved", run_name="__main__")
 """
 NO_FILE = {"toolcrib", "mcp-json", "fastmcp", "registry", "mcpb", "dot-agents"}
 

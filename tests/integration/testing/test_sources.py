@@ -49,5 +49,5 @@ class TestUpstreamSource(SourceContract):
             Processes(environment, "crib-under-test", tmp_path / "children.json") as processes,
             open_harness(processes, tmp_path) as harness,
         ):
-            source = await harness.connect(upstream_spec("crafts", "plain"))
+            source = await harness.connect(upstream_spec("legacy", "plain"))
             yield SourceRig(source, echo="echo", fails="exit", hangs="sleep")

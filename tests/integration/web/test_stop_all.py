@@ -27,7 +27,7 @@ from toolcrib.store.audit import Filters
 pytestmark = pytest.mark.anyio
 
 SOON = 5.0
-TOOL = ToolRef("shifts", "tool")
+TOOL = ToolRef("changing_tools", "tool")
 
 
 @pytest.fixture
@@ -160,20 +160,20 @@ async def test_named_tokens_are_suspended_and_their_open_calls_cut(tmp_path: Pat
 
 
 async def test_upstream_processes_end_and_none_starts_also_after_a_restart(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, shifts=upstream("upstreams.shifts")) as desk:
-        standing = next(each for each in await desk.owner.servers() if each["name"] == "shifts")
+    async with open_desk(tmp_path, changing_tools=upstream("upstreams.changing_tools")) as desk:
+        standing = next(each for each in await desk.owner.servers() if each["name"] == "changing_tools")
         assert standing["state"] == "connected"
-        started = desk.crib.upstreams.status(await desk.crib.servers.find("shifts"))
+        started = desk.crib.upstreams.status(await desk.crib.servers.find("changing_tools"))
         pid = started.link.pid if started.link is not None else None
         assert pid is not None
         async with desk.http() as owner:
             with anyio.fail_after(SOON):
                 await stop(owner)
                 await until(lambda: not alive(pid))
-        tested = await desk.owner.test_server("shifts")
+        tested = await desk.owner.test_server("changing_tools")
         assert tested["state"] == "failed"
         assert "stopped everything" in tested["lastError"]
-        assert await desk.owner.tools(server="shifts"), "what it offers stays known"
+        assert await desk.owner.tools(server="changing_tools"), "what it offers stays known"
     async with open_desk(tmp_path) as desk:
         assert (await desk.owner.status())["state"] == "stopped"
         with pytest.raises(Denied) as refused:

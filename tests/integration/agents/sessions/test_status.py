@@ -27,7 +27,7 @@ SOON = 60
 SCRIPTS: dict[str, Json] = {"text": [{"blocks": [{"text": "done"}]}], "hang": [{"hang_s": 600}]}
 SERVER: JsonObject = {
     "command": sys.executable,
-    "args": ["-S", "-m", "upstreams.crafts", "plain"],
+    "args": ["-S", "-m", "upstreams.legacy", "plain"],
     "env": {"PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": "1"},
 }
 
@@ -36,13 +36,13 @@ SERVER: JsonObject = {
 async def opened(folder: Path) -> AsyncGenerator[Crib]:
     home, project = prepare_home(folder / "home"), folder / "project"
     project.mkdir()
-    (home.root / "mcp.json").write_text(json.dumps({"mcpServers": {"crafts": SERVER}}), encoding="utf-8")
+    (home.root / "mcp.json").write_text(json.dumps({"mcpServers": {"legacy": SERVER}}), encoding="utf-8")
     settings = Settings(home=home.root, port=0, default_cwd=project)
     async with Crib(settings, environment=bare_environment(folder)) as crib:
         runner = PlayedRunner(SCRIPTS)
         runner.name = "claude"
         crib.runners.add(runner)
-        await crib.ready(crib.owner("api"), "crafts")
+        await crib.ready(crib.owner("api"), "legacy")
         yield crib
 
 
@@ -58,7 +58,7 @@ def state_of(event: SessionEvent, server: str) -> str | None:
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["dead", "hung"])
 async def test_a_server_that_is_lost_during_a_turn_is_told(crib: Crib, end: signal.Signals) -> None:
-    (standing,) = [each for each in await crib.upstreams.list() if each.entry.name == "crafts"]
+    (standing,) = [each for each in await crib.upstreams.list() if each.entry.name == "legacy"]
     assert standing.link is not None
     pid = standing.link.pid
     assert pid is not None
@@ -68,12 +68,12 @@ async def test_a_server_that_is_lost_during_a_turn_is_told(crib: Crib, end: sign
     states: list[str | None] = []
     with anyio.fail_after(SOON):
         async for batch in log.follow(0):
-            told = [state_of(event, "crafts") for event in batch if event.kind == "session_status"]
+            told = [state_of(event, "legacy") for event in batch if event.kind == "session_status"]
             states += [state for state in told if state is not None]
             if states and states[0] == "connected" and pid:
                 os.kill(pid, end)
                 pid = 0
-                await crib.upstreams.test("crafts") if end == signal.SIGSTOP else None
+                await crib.upstreams.test("legacy") if end == signal.SIGSTOP else None
             if states and states[-1] not in ("connected", "connecting"):
                 break
     os.kill(standing.link.pid or 0, signal.SIGCONT) if end == signal.SIGSTOP else None
@@ -82,7 +82,7 @@ async def test_a_server_that_is_lost_during_a_turn_is_told(crib: Crib, end: sign
 
 
 async def test_a_server_that_is_lost_after_a_turn_is_told(crib: Crib) -> None:
-    (standing,) = [each for each in await crib.upstreams.list() if each.entry.name == "crafts"]
+    (standing,) = [each for each in await crib.upstreams.list() if each.entry.name == "legacy"]
     assert standing.link is not None
     assert standing.link.pid is not None
     async with crib.session(mode="bypassPermissions") as session:
@@ -91,7 +91,7 @@ async def test_a_server_that_is_lost_after_a_turn_is_told(crib: Crib) -> None:
         log = await crib.sessions.events(session.id)
         with anyio.fail_after(SOON):
             async for batch in log.follow(done.seq):
-                if any(state_of(event, "crafts") != "connected" for event in batch):
+                if any(state_of(event, "legacy") != "connected" for event in batch):
                     break
         assert (await crib.sessions.get(session.id)).state == "idle"
 

@@ -114,16 +114,16 @@ STEPS: list[tuple[str, str, str, Any, str]] = [
     ("PUT", "/api/servers/{name:path}", "extra", {"url": "http://127.0.0.1:10/mcp"}, "servers.change"),
     ("POST", "/api/servers/{name:path}/disable", "extra", None, "servers.disable"),
     ("POST", "/api/servers/{name:path}/enable", "extra", None, "servers.enable"),
-    ("POST", "/api/servers/{name:path}/sandbox", "shifts", {"profile": "off"}, "servers.sandbox"),
+    ("POST", "/api/servers/{name:path}/sandbox", "changing_tools", {"profile": "off"}, "servers.sandbox"),
     ("POST", "/api/servers/{name:path}/trust", "found", None, "servers.trust"),
     ("POST", "/api/servers/{name:path}/untrust", "found", None, "servers.untrust"),
     ("DELETE", "/api/servers/{name:path}", "extra", None, "servers.remove"),
     ("POST", "/api/servers/undo", "", {}, "servers.undo"),
     ("POST", "/api/servers/import", "", {"names": ["found"]}, "servers.import"),
-    ("POST", "/api/servers/export", "", {"client": "cursor", "names": ["shifts"]}, "servers.export"),
+    ("POST", "/api/servers/export", "", {"client": "cursor", "names": ["changing_tools"]}, "servers.export"),
     ("PUT", "/api/secrets/{name}", "MINE", {"value": "a value to be kept"}, "secrets.set"),
     ("DELETE", "/api/secrets/{name}", "MINE", None, "secrets.remove"),
-    ("POST", "/api/tools/{server}/{tool:path}/accept", "shifts tool", {}, "tools.accept"),
+    ("POST", "/api/tools/{server}/{tool:path}/accept", "changing_tools tool", {}, "tools.accept"),
     ("POST", "/api/policy/rules", "", RULE, "rules.add"),
     ("PATCH", "/api/policy/rules/{rule_id}", "RULE", {"reason": "No."}, "rules.change"),
     ("DELETE", "/api/policy/rules/{rule_id}", "RULE", None, "rules.remove"),
@@ -149,10 +149,10 @@ STEPS: list[tuple[str, str, str, Any, str]] = [
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
     """A crib with a server of its own and one in another app's file."""
-    foreign = {"mcpServers": {"found": upstream("upstreams.polite")}}
+    foreign = {"mcpServers": {"found": upstream("upstreams.well_behaved")}}
     (tmp_path / ".claude.json").write_text(json.dumps(foreign), encoding="utf-8")
     (tmp_path / ".cursor").mkdir()
-    async with open_desk(tmp_path, shifts=upstream("upstreams.shifts")) as desk:
+    async with open_desk(tmp_path, changing_tools=upstream("upstreams.changing_tools")) as desk:
         yield desk
 
 
@@ -231,7 +231,7 @@ async def test_a_change_that_cannot_be_recorded_is_not_made(desk: Desk, monkeypa
             ("PATCH", f"/api/sessions/{session}", {"mode": "bypassPermissions"}),
             ("POST", "/api/sessions", {"mode": "bypassPermissions"}),
             ("POST", "/api/servers", {"name": "extra", "command": "true"}),
-            ("POST", "/api/servers/shifts/disable", {}),
+            ("POST", "/api/servers/changing_tools/disable", {}),
             ("POST", "/api/agents", AGENT),
             ("PUT", "/api/agents/hari", {"mode": "bypassPermissions"}),
         ]
@@ -246,7 +246,7 @@ async def test_a_change_that_cannot_be_recorded_is_not_made(desk: Desk, monkeypa
         assert len((await http.get("/api/sessions")).json()) == 1
         assert (await http.get(f"/api/agents/{agent}")).json().get("mode") != "bypassPermissions"
         names = {each["name"]: each["enabled"] for each in (await http.get("/api/servers")).json()}
-        assert (names["shifts"], "extra" in names) == (True, False)
+        assert (names["changing_tools"], "extra" in names) == (True, False)
 
 
 CONSOLE_UNRECORDED = {
@@ -302,12 +302,14 @@ async def test_every_form_of_the_console_is_recorded_or_excused() -> None:
 
 async def test_the_console_leaves_records_as_its_own_door(tmp_path: Path) -> None:
     home = prepare_home(tmp_path / "home")
-    home.mcp_json.write_text(json.dumps({"mcpServers": {"shifts": upstream("upstreams.shifts")}}), encoding="utf-8")
+    home.mcp_json.write_text(
+        json.dumps({"mcpServers": {"changing_tools": upstream("upstreams.changing_tools")}}), encoding="utf-8"
+    )
     async with open_console(home.root) as visitor:
         agent = (await visitor.crib.zoo.list())[0].id
         session = await visitor.crib.sessions.create(NewSession("web"))
-        await visitor.send("/servers/shifts/disable")
-        await visitor.send("/rows/shifts/enable")
+        await visitor.send("/servers/changing_tools/disable")
+        await visitor.send("/rows/changing_tools/enable")
         await visitor.send(f"/sessions/{session.id}/change", {"mode": "bypassPermissions"})
         await visitor.send(f"/agents/{agent}/delete")
         records = await visitor.crib.audit.find(Filters(server="toolcrib"))

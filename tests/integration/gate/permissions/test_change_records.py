@@ -96,17 +96,17 @@ async def test_tokens_bundles_projects_and_answers_leave_records_and_no_secret(d
 
 
 async def test_trust_and_a_word_on_a_changed_definition_leave_records(tmp_path: Path) -> None:
-    foreign = {"mcpServers": {"found": upstream("upstreams.polite")}}
+    foreign = {"mcpServers": {"found": upstream("upstreams.well_behaved")}}
     (tmp_path / ".claude.json").write_text(json.dumps(foreign), encoding="utf-8")
-    async with open_desk(tmp_path, shifts=upstream("upstreams.shifts")) as desk:
+    async with open_desk(tmp_path, changing_tools=upstream("upstreams.changing_tools")) as desk:
         async with desk.http() as http:
-            for path in ("servers/found/trust", "servers/found/untrust", "tools/shifts/tool/accept"):
+            for path in ("servers/found/trust", "servers/found/untrust", "tools/changing_tools/tool/accept"):
                 answer = await http.post(f"/api/{path}", json={})
                 assert answer.is_success, answer.text
         for kind, name, value in (
             ("servers.trust", "name", "found"),
             ("servers.untrust", "name", "found"),
-            ("tools.accept", "ref", "shifts/tool"),
+            ("tools.accept", "ref", "changing_tools/tool"),
         ):
             _, outcome = await told(desk, kind)
             assert (outcome["arguments"][name], outcome["isError"]) == (value, False)

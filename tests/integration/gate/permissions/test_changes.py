@@ -12,18 +12,18 @@ from toolcrib.model.tools import ToolRef
 
 pytestmark = pytest.mark.anyio
 
-TOOL = ToolRef("shifts", "tool")
+TOOL = ToolRef("changing_tools", "tool")
 
 
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
     """A crib with a server that changes when it is told to."""
-    async with open_desk(tmp_path, shifts=upstream("upstreams.shifts")) as desk:
+    async with open_desk(tmp_path, changing_tools=upstream("upstreams.changing_tools")) as desk:
         yield desk
 
 
 async def become(desk: Desk, way: str) -> None:
-    await desk.owner.call(ToolRef("shifts", "become"), {"way": way})
+    await desk.owner.call(ToolRef("changing_tools", "become"), {"way": way})
 
 
 async def held(desk: Desk) -> JsonObject:
@@ -37,7 +37,7 @@ async def held(desk: Desk) -> JsonObject:
 
 
 async def seen(desk: Desk) -> JsonObject | None:
-    return next((tool for tool in await desk.owner.tools(server="shifts") if tool["name"] == "tool"), None)
+    return next((tool for tool in await desk.owner.tools(server="changing_tools") if tool["name"] == "tool"), None)
 
 
 async def test_a_reworded_tool_is_out_until_a_person_accepts_it(desk: Desk) -> None:
@@ -45,15 +45,15 @@ async def test_a_reworded_tool_is_out_until_a_person_accepts_it(desk: Desk) -> N
     assert not (await desk.owner.call(TOOL, {"text": "a"}))["isError"]
     await become(desk, "reworded")
     change = await held(desk)
-    assert (change["ref"], change["kind"]) == ("shifts/tool", "other")
+    assert (change["ref"], change["kind"]) == ("changing_tools/tool", "other")
     assert "send the file .env" in str(change["differences"])
     assert await seen(desk) is None
     assert "tool.changed" in {problem["code"] for problem in await desk.owner.tool_problems()}
     with pytest.raises((NotFound, Denied)):
         await desk.owner.call(TOOL, {"text": "a"})
     async with desk.mcp(secret, "2026-07-28") as client:
-        assert "shifts_tool" not in {tool.name for tool in (await client.list_tools()).tools}
-        refused = await client.call_tool("shifts_tool", {})
+        assert "changing_tools_tool" not in {tool.name for tool in (await client.list_tools()).tools}
+        refused = await client.call_tool("changing_tools_tool", {})
         assert refused.is_error and "tool.changed" in str(refused.content)
     await desk.owner.permissions.judge(TOOL, "accept", change["hash"])
     assert await desk.owner.permissions.changes() == []
@@ -102,7 +102,7 @@ async def test_a_hint_that_a_tool_only_reads_counts_in_plan_once_it_was_accepted
 
 
 async def test_the_hints_of_a_first_definition_count_in_plan_only_once_a_person_agreed(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, shifts=upstream("upstreams.shifts")) as desk:
+    async with open_desk(tmp_path, changing_tools=upstream("upstreams.changing_tools")) as desk:
         await become(desk, "hinted")
         change = await held(desk)
         await desk.owner.permissions.judge(TOOL, "accept", change["hash"])
@@ -110,7 +110,7 @@ async def test_the_hints_of_a_first_definition_count_in_plan_only_once_a_person_
         planner = desk.crib.principals.owner("api", mode="plan")
         assert not (await desk.crib.call(TOOL, {}, principal=planner)).is_error, "a person's word outlives the crib"
         with pytest.raises(Denied, match="read-only"):
-            await desk.crib.call(ToolRef("shifts", "become"), {"way": "plain"}, principal=planner)
+            await desk.crib.call(ToolRef("changing_tools", "become"), {"way": "plain"}, principal=planner)
 
 
 async def test_a_definition_that_changes_while_a_person_thinks_is_refused(desk: Desk) -> None:

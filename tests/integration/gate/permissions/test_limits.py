@@ -84,8 +84,8 @@ async def test_a_refused_call_does_not_count(desk: Desk) -> None:
 async def test_the_time_in_which_a_person_thinks_about_a_servers_question_is_not_the_tools(
     tmp_path: Path, era: ModeName
 ) -> None:
-    crafts = upstream("upstreams.crafts", "plain") | {"share": "session"}  # so it is clear whom it asks
-    async with open_desk(tmp_path, crafts=crafts) as desk:
+    legacy = upstream("upstreams.legacy", "plain") | {"share": "session"}  # so it is clear whom it asks
+    async with open_desk(tmp_path, legacy=legacy) as desk:
         desk.crib.gate._default_timeout = 0.5  # pyright: ignore[reportPrivateUsage] the setting is read at the start
 
         async def thinks(context: object, params: object) -> ElicitResult:
@@ -93,7 +93,7 @@ async def test_the_time_in_which_a_person_thinks_about_a_servers_question_is_not
             return ElicitResult(action="accept", content={"text": "blue"})
 
         async with desk.mcp(await desk.token("ide"), era, elicitation_callback=thinks) as client:
-            answer = await client.call_tool("crafts_ask", {"text": "Which colour?"})
+            answer = await client.call_tool("legacy_ask", {"text": "Which colour?"})
             assert "blue" in str(answer.structured_content)
-            silent = await client.call_tool("crafts_sleep", {})
+            silent = await client.call_tool("legacy_sleep", {})
             assert (silent.is_error, "0.5 s" in str(silent.content)) == (True, True)

@@ -24,7 +24,7 @@ async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
     """A crib whose shop has a twin: another server with a tool that looks like `shop/sell`."""
     file = tmp_path / "offered.json"
     file.write_text(json.dumps({"tools": [{"name": DISGUISED, "description": ODD, "inputSchema": SCHEMA}]}), "utf-8")
-    stall = upstream("upstreams.changing", str(file))
+    stall = upstream("upstreams.json_file", str(file))
     twins = {"stall": stall, "sta11": {**stall, "env": {**stall["env"], "OTHER": "1"}}}
     async with open_desk(tmp_path, **twins) as desk:
         yield desk

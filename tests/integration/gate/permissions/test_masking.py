@@ -125,9 +125,9 @@ async def test_secrets_of_edited_arguments_are_forgotten_at_the_next_start(tmp_p
 
 async def test_secrets_of_a_definition_are_masked_in_events_logs_and_calls(tmp_path: Path, log: list[str]) -> None:
     """They are known once the server was started with them, and masked wherever they appear again."""
-    server = upstream("upstreams.polite")
+    server = upstream("upstreams.well_behaved")
     server["env"] |= {"SERVICE_PASSWORD": KNOWN}
-    async with open_desk(tmp_path, crafts=server) as desk:
+    async with open_desk(tmp_path, legacy=server) as desk:
         logging.getLogger("toolcrib").warning("It said %s.", KNOWN)
         try:
             raise ValueError(f"cannot use {KNOWN}")

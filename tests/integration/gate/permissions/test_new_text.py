@@ -73,7 +73,7 @@ class Notes:
 async def notes(tmp_path: Path) -> AsyncGenerator[Notes]:
     file = tmp_path / "offered.json"
     file.write_text(json.dumps(OFFERED), encoding="utf-8")
-    async with open_desk(tmp_path, notes=upstream("upstreams.changing", str(file))) as desk:
+    async with open_desk(tmp_path, notes=upstream("upstreams.json_file", str(file))) as desk:
         yield Notes(desk, file)
 
 
@@ -142,7 +142,7 @@ async def test_new_tool_with_a_finding_waits_for_a_person_and_a_plain_one_does_n
 async def test_tools_of_a_server_that_offered_none_at_first_are_new(notes: Notes, tmp_path: Path) -> None:
     empty = tmp_path / "empty.json"
     empty.write_text(json.dumps({}), encoding="utf-8")
-    await notes.desk.owner.add_server({"name": "later", **upstream("upstreams.changing", str(empty))})
+    await notes.desk.owner.add_server({"name": "later", **upstream("upstreams.json_file", str(empty))})
     await notes.desk.owner.test_server("later")
     empty.write_text(json.dumps({"tools": [SEARCH | {"description": POISON}]}), encoding="utf-8")
     await notes.desk.owner.test_server("later")

@@ -37,7 +37,7 @@ LOOK_ALIKES = (
 @pytest.fixture
 async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
     """A crib with a shop and an upstream server."""
-    async with open_desk(tmp_path, shifts=upstream("upstreams.shifts")) as desk:
+    async with open_desk(tmp_path, shifts=upstream("upstreams.changing_tools")) as desk:
         yield desk
 
 

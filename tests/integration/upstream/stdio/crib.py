@@ -33,7 +33,7 @@ async def main(records: str, words: list[str]) -> None:
         processes = await stack.enter_async_context(Processes(environment, marker_of(Path(records)), Path(records)))
         pids: list[int] = []
         for ways in servers:
-            connection = await stack.enter_async_context(talk(processes, "clings", *ways))
+            connection = await stack.enter_async_context(talk(processes, "ignores_shutdown", *ways))
             pids += (await call(connection)).values()
         sys.stdout.buffer.write(orjson.dumps(pids) + b"\n")
         sys.stdout.buffer.flush()

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", LOOPS)
 
 async def test_a_result_comes_with_all_its_members(processes: Processes) -> None:
     with anyio.fail_after(10):
-        async with talk(processes, "polite") as connection:
+        async with talk(processes, "well_behaved") as connection:
             result = await call(connection, "echo", text="äöü \u2028 😀")
     assert result == {
         "content": [],
@@ -39,7 +39,7 @@ async def test_calls_side_by_side_each_get_their_own_result(processes: Processes
         texts.append("ok")
 
     with anyio.fail_after(20):
-        async with talk(processes, "polite") as connection, anyio.create_task_group() as tasks:
+        async with talk(processes, "well_behaved") as connection, anyio.create_task_group() as tasks:
             for number in range(200):
                 tasks.start_soon(one, number)
     assert len(texts) == 200
@@ -47,7 +47,7 @@ async def test_calls_side_by_side_each_get_their_own_result(processes: Processes
 
 async def test_an_error_of_the_server_keeps_its_code_message_and_data(processes: Processes) -> None:
     with anyio.fail_after(10):
-        async with talk(processes, "lies") as connection:
+        async with talk(processes, "wrong_replies") as connection:
             with pytest.raises(ProtocolError) as caught:
                 await call(connection, kind="error")
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32042, "Sign in", {"url": "here"})
@@ -61,7 +61,7 @@ async def test_progress_comes_in_order_and_before_the_result(processes: Processe
         heard.append((progress, total, message))
 
     with anyio.fail_after(10):
-        async with talk(processes, "polite") as connection:
+        async with talk(processes, "well_behaved") as connection:
             await connection.call("tools/call", {"name": "count", "_meta": {"kept": 1}}, on_progress=report)
             heard.append("result")
     assert heard == [(1.0, 3.0, "at 1"), (2.0, 3.0, "at 2"), (3.0, 3.0, "at 3"), "result"]
@@ -79,7 +79,7 @@ async def test_being_cancelled_tells_the_server_and_drops_the_late_reply(process
             heard.set()
 
     with anyio.fail_after(10):
-        async with talk(processes, "polite") as connection:
+        async with talk(processes, "well_behaved") as connection:
             connection.on_notification = on_notification
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(call, connection, "wait")
@@ -103,7 +103,7 @@ async def test_a_request_of_the_server_is_handed_over_and_its_answer_goes_back(p
         connection.answer(request_id, {"action": "again"})
 
     with anyio.fail_after(10):
-        async with talk(processes, "polite") as connection:
+        async with talk(processes, "well_behaved") as connection:
             connection.on_request = on_request
             result = await call(connection, "ask")
             assert result["structuredContent"] == {"id": "question", "result": {"action": "accept"}}
@@ -112,7 +112,7 @@ async def test_a_request_of_the_server_is_handed_over_and_its_answer_goes_back(p
 
 async def test_a_request_that_nobody_handles_is_refused(processes: Processes) -> None:
     with anyio.fail_after(10):
-        async with talk(processes, "polite") as connection:
+        async with talk(processes, "well_behaved") as connection:
             result = await call(connection, "ask")
     assert result["structuredContent"]["error"]["code"] == -32601
 
@@ -125,7 +125,7 @@ async def test_a_listener_that_raises_costs_nothing_but_its_message(
         raise ValueError("a mistake")
 
     with anyio.fail_after(10):
-        async with talk(processes, "polite") as connection:
+        async with talk(processes, "well_behaved") as connection:
             connection.on_request = broken
             assert (await call(connection, "ask"))["structuredContent"]["error"]["message"] == "Broken"
             await call(connection, "echo")
@@ -134,7 +134,7 @@ async def test_a_listener_that_raises_costs_nothing_but_its_message(
 
 async def test_a_server_sees_only_what_it_may_see(processes: Processes, tmp_path: Path) -> None:
     with anyio.fail_after(10):
-        async with talk(processes, "polite", "a b", "$HOME; `id`") as connection:
+        async with talk(processes, "well_behaved", "a b", "$HOME; `id`") as connection:
             seen = await call(connection, "surroundings")
     assert set(seen["env"]) - {"LC_CTYPE"} == {"PATH", "HOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", MARKER}
     assert seen["env"][MARKER] == "crib-under-test"
@@ -146,7 +146,7 @@ async def test_a_server_sees_only_what_it_may_see(processes: Processes, tmp_path
 
 async def test_a_server_starts_in_its_own_directory(processes: Processes, tmp_path: Path) -> None:
     directory = await anyio.Path(tmp_path).resolve()
-    resolved = replace(upstream("polite"), cwd=str(directory))
+    resolved = replace(upstream("well_behaved"), cwd=str(directory))
     with anyio.fail_after(10):
         async with open_initialized(processes, "here", resolved, HELLO) as (connection, introduction):
             seen = await call(connection, "surroundings")

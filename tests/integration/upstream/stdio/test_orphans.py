@@ -69,11 +69,11 @@ async def test_a_crib_that_is_ended_by_a_signal_leaves_nobody(tmp_path: Path) ->
 
 
 async def test_a_guard_that_was_killed_is_replaced(processes: Processes) -> None:
-    async with talk(processes, "clings"):
+    async with talk(processes, "ignores_shutdown"):
         first = guard_of(os.getpid())
         first.kill()
         await until_dead(first.pid)
-        async with talk(processes, "clings"):
+        async with talk(processes, "ignores_shutdown"):
             assert guard_of(os.getpid()) != first
 
 
@@ -81,7 +81,7 @@ async def test_without_a_guard_servers_still_start_and_it_is_said(
     processes: Processes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(guard, "SHELL", "/nowhere/sh")
-    async with talk(processes, "polite") as connection:
+    async with talk(processes, "well_behaved") as connection:
         await call(connection, "echo")
     assert "The guard of server processes did not start" in caplog.text
 
@@ -105,8 +105,8 @@ async def test_what_a_killed_crib_and_its_killed_guard_left_is_swept_by_the_next
 
 @pytest.mark.parametrize("way", ["daemon", "clean"])
 async def test_descendants_with_a_session_of_their_own_end_with_their_server(processes: Processes, way: str) -> None:
-    async with talk(processes, "clings") as other:
-        async with talk(processes, "clings", way) as connection:
+    async with talk(processes, "ignores_shutdown") as other:
+        async with talk(processes, "ignores_shutdown", way) as connection:
             pids = await call(connection)
             assert is_alive(pids[way])
         assert not is_alive(pids[way])
@@ -116,7 +116,9 @@ async def test_descendants_with_a_session_of_their_own_end_with_their_server(pro
 
 async def test_descendants_of_many_servers_end_with_the_crib(processes: Processes) -> None:
     async with AsyncExitStack() as stack:
-        talks = [await stack.enter_async_context(talk(processes, "clings", "daemon", "clean")) for _ in range(3)]
+        talks = [
+            await stack.enter_async_context(talk(processes, "ignores_shutdown", "daemon", "clean")) for _ in range(3)
+        ]
         pids = [pid for connection in talks for pid in (await call(connection)).values()]
         assert len(set(filter(is_alive, pids))) == 9
     assert not any(map(is_alive, pids))
@@ -135,7 +137,9 @@ async def test_what_a_killed_crib_left_is_named_before_the_next_one_ends_it(tmp_
 
 
 async def test_what_a_coding_agent_detached_outlives_it(processes: Processes) -> None:
-    async with processes.child("clings", upstream("clings", "daemon"), str, ends_descendants=False) as child:
+    async with processes.child(
+        "ignores_shutdown", upstream("ignores_shutdown", "daemon"), str, ends_descendants=False
+    ) as child:
         connection = StdioConnection(child)
         await probe(connection, HELLO, era="legacy")
         daemon = (await call(connection))["daemon"]
@@ -175,7 +179,7 @@ def test_notes_that_cannot_be_used_are_no_reason_to_stop(tmp_path: Path, content
 
 async def test_the_notes_are_private_and_name_only_what_runs(processes: Processes, tmp_path: Path) -> None:
     records = tmp_path / "children.json"
-    async with talk(processes, "clings") as connection:
+    async with talk(processes, "ignores_shutdown") as connection:
         pid = (await call(connection))["server"]
         assert [each.pid for each in read_records(records)] == [pid]
         assert records.stat().st_mode & 0o777 == 0o600

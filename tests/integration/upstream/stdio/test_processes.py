@@ -89,7 +89,7 @@ async def test_a_working_directory_that_cannot_be_entered_is_named(processes: Pr
 
 
 async def test_no_descriptor_left_is_one_failure_and_the_next_start_works(processes: Processes) -> None:
-    async with talk(processes, "polite"):  # the guard has what it needs
+    async with talk(processes, "well_behaved"):  # the guard has what it needs
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
         taken: list[int] = []
@@ -97,20 +97,20 @@ async def test_no_descriptor_left_is_one_failure_and_the_next_start_works(proces
             with contextlib.suppress(OSError):
                 while True:
                     taken.append(os.dup(0))
-            error = await refusal(processes, upstream("polite"))
+            error = await refusal(processes, upstream("well_behaved"))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             for descriptor in taken:
                 os.close(descriptor)
         assert (type(error), error.code) == (Unavailable, "server.no_room")
         assert "Too many open files" in error.message
-        async with talk(processes, "polite") as connection:
+        async with talk(processes, "well_behaved") as connection:
             await call(connection, "echo")
 
 
 async def test_a_server_that_minds_its_input_ends_at_once(processes: Processes) -> None:
     with anyio.fail_after(10):
-        async with processes.child("clings", upstream("clings"), str) as child:
+        async with processes.child("ignores_shutdown", upstream("ignores_shutdown"), str) as child:
             await probe(StdioConnection(child), HELLO, era="legacy")
             with anyio.fail_after(3):
                 async with anyio.create_task_group() as tasks:
@@ -134,7 +134,9 @@ async def test_a_server_that_does_not_want_to_end_is_ended_with_its_group_within
     processes: Processes, ways: tuple[str, ...]
 ) -> None:
     with anyio.fail_after(15):
-        async with open_initialized(processes, "clings", upstream("clings", *ways), HELLO, era="legacy") as (
+        async with open_initialized(
+            processes, "ignores_shutdown", upstream("ignores_shutdown", *ways), HELLO, era="legacy"
+        ) as (
             connection,
             _,
         ):
@@ -151,7 +153,7 @@ async def test_stopping_is_bounded_for_many_at_once_and_safe_to_repeat(processes
         leave = anyio.Event()
 
         async def one() -> None:
-            async with talk(processes, "clings", "term", "eof") as connection:
+            async with talk(processes, "ignores_shutdown", "term", "eof") as connection:
                 pids.append((await call(connection))["server"])
                 ready.release()
                 await leave.wait()
@@ -171,7 +173,7 @@ async def test_a_cancelled_owner_still_leaves_nothing_behind(processes: Processe
     pids: list[int] = []
     with anyio.fail_after(10):
         with anyio.CancelScope() as scope:
-            async with talk(processes, "clings", "child") as connection:
+            async with talk(processes, "ignores_shutdown", "child") as connection:
                 pids += (await call(connection)).values()
                 scope.cancel()
                 await anyio.sleep_forever()
@@ -180,7 +182,7 @@ async def test_a_cancelled_owner_still_leaves_nothing_behind(processes: Processe
 
 async def test_a_killed_server_is_told_by_the_signals_name(processes: Processes) -> None:
     pids: JsonObject = {}
-    async with talk(processes, "clings", "child") as connection:
+    async with talk(processes, "ignores_shutdown", "child") as connection:
         pids |= await call(connection)
         os.kill(pids["server"], signal.SIGKILL)
         with anyio.fail_after(3), pytest.raises(ServerFailed, match="was ended by SIGKILL"):
@@ -196,7 +198,7 @@ async def test_a_crowd_starts_side_by_side_with_few_threads(processes: Processes
             ready = anyio.Semaphore(0)
 
             async def one() -> None:
-                async with talk(processes, "polite") as connection:
+                async with talk(processes, "well_behaved") as connection:
                     await call(connection, "echo")
                     ready.release()
                     await done.wait()
@@ -218,8 +220,8 @@ async def test_the_end_is_noticed_also_where_the_system_has_less_to_offer(
     for name in missing:
         monkeypatch.delattr(os, name, raising=False)
     with anyio.fail_after(10):
-        async with talk(processes, "quits", "call") as connection:
+        async with talk(processes, "exits_early", "call") as connection:
             with pytest.raises(ServerFailed, match="exit code 3"):
                 await call(connection)
-        async with talk(processes, "clings", "term", "eof") as connection:
+        async with talk(processes, "ignores_shutdown", "term", "eof") as connection:
             await call(connection)

@@ -25,11 +25,11 @@ from toolcrib.model.tools import CallResult
 
 pytestmark = pytest.mark.anyio
 
-HEALTHY = upstream_spec("crafts", "plain", name="healthy")
+HEALTHY = upstream_spec("legacy", "plain", name="healthy")
 
 
 async def test_bad_tools_are_told_by_name_and_hide_no_good_one(harness: PoolHarness) -> None:
-    source = await harness.connect(upstream_spec("crafts", "flawed"))
+    source = await harness.connect(upstream_spec("legacy", "flawed"))
     tools = {tool.ref.tool: tool for tool in source.tools()}
     assert {"good", "no schema", "odd schema", "odd type", "deep", "bulky", "wordy", "remote", "last"} <= set(tools)
     assert not tools["good"].problems and not tools["last"].problems
@@ -57,7 +57,7 @@ async def test_bad_tools_are_told_by_name_and_hide_no_good_one(harness: PoolHarn
 async def test_a_list_without_end_is_cut_and_the_rest_is_used(
     harness: PoolHarness, words: tuple[str, ...], count: int, reason: str | None
 ) -> None:
-    source = await harness.connect(upstream_spec("crafts", *words))
+    source = await harness.connect(upstream_spec("legacy", *words))
     assert len(source.tools()) == count
     assert [reason is not None and reason in problem.message for problem in source.problems()] == [True] * bool(reason)
 
@@ -66,7 +66,7 @@ async def test_a_list_without_end_is_cut_and_the_rest_is_used(
 async def test_a_server_that_exits_while_it_is_connected_fails_with_its_exit_code(
     harness: PoolHarness, step: str
 ) -> None:
-    harness.pool.reconcile(None, discovery_of(upstream_spec("crafts", "leaves", step, name="leaver"), HEALTHY))
+    harness.pool.reconcile(None, discovery_of(upstream_spec("legacy", "leaves", step, name="leaver"), HEALTHY))
     await harness.until_state("healthy", "connected")
     if step == "server/discover":  # it is asked in the old way then
         await harness.until_state("leaver", "connected")
@@ -78,21 +78,21 @@ async def test_a_server_that_exits_while_it_is_connected_fails_with_its_exit_cod
 
 
 async def test_a_server_that_keeps_failing_is_left_alone_until_somebody_asks(harness: PoolHarness) -> None:
-    spec = upstream_spec("crafts", "leaves", "initialize")
+    spec = upstream_spec("legacy", "leaves", "initialize")
     harness.pool.reconcile(None, discovery_of(spec))
-    await harness.until(lambda: harness.states.count(("crafts", "failed")) == 5)
-    source = harness.source("crafts")
+    await harness.until(lambda: harness.states.count(("legacy", "failed")) == 5)
+    source = harness.source("legacy")
     assert source.status.retry_at is not None and "Retrying automatically" not in source.status.sentence
-    with pytest.raises(ToolcribError, match=r'Failed to connect to "crafts": .* Next attempt in') as raised:
+    with pytest.raises(ToolcribError, match=r'Failed to connect to "legacy": .* Next attempt in') as raised:
         await source.upstream.ensure()
     assert raised.value.code == "server.ended"
-    assert harness.states.count(("crafts", "failed")) == 5
+    assert harness.states.count(("legacy", "failed")) == 5
     assert (await harness.pool.test(entry(spec))).state == "failed"
-    assert harness.states.count(("crafts", "failed")) == 6
+    assert harness.states.count(("legacy", "failed")) == 6
 
 
 async def test_a_killed_server_fails_its_own_calls_and_comes_back_by_itself(harness: PoolHarness) -> None:
-    source = await harness.connect(upstream_spec("crafts", "plain", name="victim"), HEALTHY)
+    source = await harness.connect(upstream_spec("legacy", "plain", name="victim"), HEALTHY)
     healthy, answers, before = harness.source("healthy"), list[CallResult](), list[int]()
 
     async def hang() -> None:
@@ -117,7 +117,7 @@ async def test_a_killed_server_fails_its_own_calls_and_comes_back_by_itself(harn
 async def test_a_server_that_never_answers_fails_in_time_and_delays_nobody(
     processes: Processes, tmp_path: Path, step: str
 ) -> None:
-    silent = [upstream_spec("crafts", "stays", "silent", step, name=f"silent{number}") for number in range(10)]
+    silent = [upstream_spec("legacy", "stays", "silent", step, name=f"silent{number}") for number in range(10)]
     quick = replace(QUICK, connect=1, list=1, most_failures=1)
     async with open_harness(processes, tmp_path, timing=quick) as harness:
         harness.pool.reconcile(None, discovery_of(*silent, HEALTHY))
@@ -133,7 +133,7 @@ async def test_a_server_that_never_answers_fails_in_time_and_delays_nobody(
 async def test_a_cancelled_attempt_ends_its_process_and_waiting_callers(
     processes: Processes, tmp_path: Path, step: str
 ) -> None:
-    spec = upstream_spec("crafts", "stays", "silent", step, name="stuck")
+    spec = upstream_spec("legacy", "stays", "silent", step, name="stuck")
     async with open_harness(processes, tmp_path, timing=QUICK) as harness:
         harness.pool.reconcile(None, discovery_of(spec))
         waits = entry(spec)
@@ -159,7 +159,7 @@ async def call_when_listed(harness: PoolHarness, name: str) -> CallResult:
 
 async def test_a_server_that_hangs_is_started_again(processes: Processes, tmp_path: Path) -> None:
     async with open_harness(processes, tmp_path, timing=replace(QUICK, idle=0.3)) as harness:
-        source = await harness.connect(upstream_spec("crafts", "plain"))
+        source = await harness.connect(upstream_spec("legacy", "plain"))
         pid = source.status.pid
         answer = await call(source, "deafen")
         assert answer.is_error and "did not answer tools/call in time" in text_of(answer)
@@ -170,14 +170,14 @@ async def test_a_server_that_hangs_is_started_again(processes: Processes, tmp_pa
 
 async def test_a_call_that_takes_long_does_not_end_a_server_that_lives(processes: Processes, tmp_path: Path) -> None:
     async with open_harness(processes, tmp_path, timing=replace(QUICK, idle=0.3)) as harness:
-        source = await harness.connect(upstream_spec("crafts", "plain"))
+        source = await harness.connect(upstream_spec("legacy", "plain"))
         pid = source.status.pid
         assert (await call(source, "sleep")).is_error
         assert text_of(await call(source, "pid")) == str(pid)
 
 
 async def test_a_storm_of_changes_is_read_a_few_times_and_the_last_state_is_known(harness: PoolHarness) -> None:
-    source = await harness.connect(upstream_spec("crafts", "plain"))
+    source = await harness.connect(upstream_spec("legacy", "plain"))
     before = harness.offers.saves
     assert text_of(await call(source, "grow", times=2_000)) == "2000"
     await harness.until(lambda: len(source.tools()) == 2_010)
@@ -195,19 +195,19 @@ async def test_a_storm_of_changes_is_read_a_few_times_and_the_last_state_is_know
 async def test_what_only_a_person_can_mend_is_not_tried_again(
     harness: PoolHarness, change: dict[str, object], code: str
 ) -> None:
-    spec = replace(upstream_spec("crafts", "plain"), **change)  # pyright: ignore[reportArgumentType] parametrized
+    spec = replace(upstream_spec("legacy", "plain"), **change)  # pyright: ignore[reportArgumentType] parametrized
     harness.pool.reconcile(None, discovery_of(spec))
-    source = await harness.until_state("crafts", "failed")
+    source = await harness.until_state("legacy", "failed")
     assert "Retrying automatically" not in source.status.sentence
-    assert source.status.action == "toolcrib mcp get crafts"
+    assert source.status.action == "toolcrib mcp get legacy"
     with pytest.raises(ToolcribError) as raised:
         await harness.pool.ensure(entry(spec))
     assert raised.value.code == code
-    assert harness.states == [("crafts", "connecting"), ("crafts", "failed")]
+    assert harness.states == [("legacy", "connecting"), ("legacy", "failed")]
 
 
 async def test_secrets_of_a_definition_are_hidden_in_what_a_server_complains(harness: PoolHarness) -> None:
-    spec = upstream_spec("crafts", "plain")
+    spec = upstream_spec("legacy", "plain")
     source = await harness.connect(replace(spec, env={**spec.env, "API_TOKEN": "hunter2"}))
     answer = await call(source, "exit")
     assert "exit code 4" in text_of(answer)
@@ -217,7 +217,7 @@ async def test_secrets_of_a_definition_are_hidden_in_what_a_server_complains(har
 
 async def test_a_call_to_a_server_that_rests_is_told_so_at_once(processes: Processes, tmp_path: Path) -> None:
     async with open_harness(processes, tmp_path, timing=replace(QUICK, rest=30, longest_rest=30)) as harness:
-        source = await harness.connect(upstream_spec("crafts", "plain"))
+        source = await harness.connect(upstream_spec("legacy", "plain"))
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
                 tasks.start_soon(call, source, "sleep")
@@ -226,13 +226,13 @@ async def test_a_call_to_a_server_that_rests_is_told_so_at_once(processes: Proce
         refused = await call(source, "echo")
         assert "exit code 4" in text_of(refused) and "Next attempt in" in text_of(refused)
         assert "Retrying automatically" in source.status.sentence
-        assert harness.states.count(("crafts", "connecting")) == 1
+        assert harness.states.count(("legacy", "connecting")) == 1
         assert source.tools()
 
 
 def returning_spec(starts: Path) -> ServerSpec:
     """A server whose second and third start fail; each start is a line of the file."""
-    spec = upstream_spec("crafts", "plain")
+    spec = upstream_spec("legacy", "plain")
     script = 'echo start >> "$0"; case $(wc -l < "$0") in *2|*3) exit 3;; esac; exec "$@"'
     return replace(spec, command="/bin/sh", args=("-c", script, str(starts), str(spec.command), *spec.args))
 
@@ -258,15 +258,15 @@ async def test_a_call_does_not_wait_longer_than_its_time_limit_for_a_server_that
     processes: Processes, tmp_path: Path
 ) -> None:
     async with open_harness(processes, tmp_path, timing=replace(QUICK, rest=5, longest_rest=5)) as harness:
-        source = await harness.connect(replace(upstream_spec("crafts", "plain"), timeout_ms=3_000))
+        source = await harness.connect(replace(upstream_spec("legacy", "plain"), timeout_ms=3_000))
         await call(source, "exit")
         await harness.until(lambda: source.status.retry_at is not None)
         assert "Next attempt in" in text_of(await call(source, "echo"))
-        assert harness.states.count(("crafts", "connecting")) == 1
+        assert harness.states.count(("legacy", "connecting")) == 1
 
 
 async def test_many_who_ask_for_a_server_that_cannot_start_share_one_attempt(harness: PoolHarness) -> None:
-    spec = upstream_spec("crafts", "leaves", "initialize")
+    spec = upstream_spec("legacy", "leaves", "initialize")
     harness.pool.reconcile(None, discovery_of(spec))
     refusals = list[str]()
 
@@ -279,4 +279,4 @@ async def test_many_who_ask_for_a_server_that_cannot_start_share_one_attempt(har
         for _ in range(20):
             tasks.start_soon(ask)
     assert refusals == ["server.ended"] * 20
-    assert harness.states.count(("crafts", "connecting")) == 1
+    assert harness.states.count(("legacy", "connecting")) == 1

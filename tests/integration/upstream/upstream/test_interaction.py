@@ -135,14 +135,14 @@ async def test_a_question_to_a_client_that_cannot_be_asked_is_an_error_that_says
 async def test_a_shared_legacy_server_is_told_of_no_abilities_and_its_questions_are_refused(
     harness: PoolHarness,
 ) -> None:
-    source, person = await harness.connect(upstream_spec("crafts", "plain")), Person("anna")
+    source, person = await harness.connect(upstream_spec("legacy", "plain")), Person("anna")
     result = await call(source, "ask", person.client())
     assert result.structured_content["error"]["code"] == -32601 and not person.asked
     assert (await call(source, "abilities", person.client())).structured_content["abilities"] == {}
 
 
 async def test_a_legacy_server_of_a_session_asks_the_client_of_that_session_and_no_other(harness: PoolHarness) -> None:
-    source = await harness.connect(upstream_spec("crafts", "plain", share="session"))
+    source = await harness.connect(upstream_spec("legacy", "plain", share="session"))
     people = [Person(f"person {number}") for number in range(4)]
     results = await call_all(source, "ask", people, None)
     for person in people:
@@ -158,8 +158,8 @@ async def test_a_legacy_server_of_a_session_asks_the_client_of_that_session_and_
 
 
 async def test_a_tool_for_clients_with_a_capability_is_listed_unless_the_server_is_shared(harness: PoolHarness) -> None:
-    shared = upstream_spec("crafts", "plain", name="shared")
-    source = await harness.connect(upstream_spec("crafts", "plain", share="session"), shared)
+    shared = upstream_spec("legacy", "plain", name="shared")
+    source = await harness.connect(upstream_spec("legacy", "plain", share="session"), shared)
     assert "guess" in {tool.ref.tool for tool in source.tools()}
     assert "guess" not in {tool.ref.tool for tool in harness.source("shared").tools()}
     able = Person("anna").client()
@@ -170,7 +170,7 @@ async def test_a_tool_for_clients_with_a_capability_is_listed_unless_the_server_
 
 
 async def test_what_a_client_refuses_reaches_the_legacy_server_that_asked(harness: PoolHarness) -> None:
-    source = await harness.connect(upstream_spec("crafts", "plain", share="session"))
+    source = await harness.connect(upstream_spec("legacy", "plain", share="session"))
     result = await call(source, "ask", Person("anna", refuses=True).client())
     assert result.structured_content["error"] == {
         "code": -32000,
@@ -189,7 +189,7 @@ async def test_a_server_of_both_eras_is_asked_in_the_old_one_for_a_client_that_i
 
 
 async def test_messages_reach_the_one_caller_that_wants_them_before_its_result(harness: PoolHarness) -> None:
-    source, person = await harness.connect(upstream_spec("crafts", "plain")), Person("anna")
+    source, person = await harness.connect(upstream_spec("legacy", "plain")), Person("anna")
     await call(source, "log", person.client(log_level="info"))
     assert [params["level"] for params in person.heard] == ["warning"]
     await call(source, "log", person.client())
@@ -197,7 +197,7 @@ async def test_messages_reach_the_one_caller_that_wants_them_before_its_result(h
 
 
 async def test_messages_that_may_be_somebody_elses_reach_nobody(harness: PoolHarness) -> None:
-    source, people = await harness.connect(upstream_spec("crafts", "plain")), [Person("anna"), Person("ben")]
+    source, people = await harness.connect(upstream_spec("legacy", "plain")), [Person("anna"), Person("ben")]
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call_all, source, "sleep", [people[0]], "debug")
         await call(source, "pid")
@@ -207,13 +207,13 @@ async def test_messages_that_may_be_somebody_elses_reach_nobody(harness: PoolHar
 
 
 async def test_a_resource_is_subscribed_once_and_its_news_are_told(harness: PoolHarness) -> None:
-    source = await harness.connect(upstream_spec("crafts", "plain"))
+    source = await harness.connect(upstream_spec("legacy", "plain"))
     for name in ("anna", "ben"):
         context = CallContext(Principal("token", name, "ide"), "call", client=Person(name).client())
         assert await source.request("resources/subscribe", {"uri": "note://one"}, context) == {}
     await call(source, "update")
     await harness.until(lambda: bool(harness.notices))
-    assert [(notice.server, notice.params) for notice in harness.notices] == [("crafts", {"uri": "note://one"})]
+    assert [(notice.server, notice.params) for notice in harness.notices] == [("legacy", {"uri": "note://one"})]
     told = (await call(source, "abilities")).structured_content["told"]
     assert told.count("resources/subscribe") == 1
     harness.pool.end_session("anna")
@@ -241,7 +241,10 @@ async def test_lists_of_a_modern_server_that_tells_of_no_changes_are_read_again_
     processes: Processes, tmp_path: Path
 ) -> None:
     async with open_harness(processes, tmp_path, timing=replace(QUICK, shortest_ttl=0.05)) as harness:
-        silent, telling = upstream_spec("ages", "1", name="silent"), upstream_spec("ages", "1", "tells", name="telling")
+        silent, telling = (
+            upstream_spec("expiring_lists", "1", name="silent"),
+            upstream_spec("expiring_lists", "1", "tells", name="telling"),
+        )
         source = await harness.connect(silent, telling)
         await harness.until(lambda: len(source.tools()) >= 4)
         assert len(harness.source("telling").tools()) == 1
@@ -249,7 +252,7 @@ async def test_lists_of_a_modern_server_that_tells_of_no_changes_are_read_again_
 
 
 async def test_a_server_that_was_started_again_is_told_what_was_wanted_of_it(harness: PoolHarness) -> None:
-    source = await harness.connect(upstream_spec("crafts", "plain"))
+    source = await harness.connect(upstream_spec("legacy", "plain"))
     context = CallContext(OWNER, "call", client=Person("anna").client())
     await source.request("resources/subscribe", {"uri": "note://one"}, context)
     await source.request("logging/setLevel", {"level": "error"}, context)
@@ -261,7 +264,7 @@ async def test_a_server_that_was_started_again_is_told_what_was_wanted_of_it(har
 
 
 async def test_content_is_passed_on_with_all_its_members(harness: PoolHarness) -> None:
-    source = await harness.connect(upstream_spec("crafts", "plain"))
+    source = await harness.connect(upstream_spec("legacy", "plain"))
     result = await source.request("prompts/get", {"name": "greet", "arguments": {"a": "b"}}, CallContext(OWNER, "call"))
     assert result == {"messages": [], "futureMember": {"name": "greet", "arguments": {"a": "b"}}}
     with pytest.raises(ProtocolError) as raised:
@@ -270,7 +273,7 @@ async def test_content_is_passed_on_with_all_its_members(harness: PoolHarness) -
 
 
 async def test_an_error_of_the_protocol_is_a_result_that_keeps_its_code(harness: PoolHarness) -> None:
-    source = await harness.connect(upstream_spec("crafts", "many", "3"))
+    source = await harness.connect(upstream_spec("legacy", "many", "3"))
     result = await call(source, "tool 1")
     assert result.is_error and text_of(result) == "MCP error: Unknown tool"
     assert result.fault is not None and result.fault.code == -32602

@@ -27,19 +27,19 @@ pytestmark = pytest.mark.anyio
 
 
 async def test_a_server_offers_its_tools_prompts_and_resources_under_its_alias(harness: PoolHarness) -> None:
-    source = await harness.connect(upstream_spec("crafts", "plain", name="shop"))
+    source = await harness.connect(upstream_spec("legacy", "plain", name="shop"))
     assert {str(tool.ref) for tool in source.tools()} > {"shop/echo", "shop/pid"}
     assert [item.key for item in source.prompts()] == ["greet"]
     assert [item.key for item in source.resources()] == ["note://one"]
     assert [item.key for item in source.templates()] == ["note://{name}"]
     assert source.problems() == ()
     status = source.status
-    assert (status.state, status.era, status.server_title) == ("connected", "legacy", "Crafts")
+    assert (status.state, status.era, status.server_title) == ("connected", "legacy", "Legacy")
     assert status.latency_ms is not None and status.pid is not None and status.sentence and status.action
 
 
 async def test_a_call_gives_every_part_of_the_result_back(harness: PoolHarness) -> None:
-    source = await harness.connect(upstream_spec("crafts", "plain"))
+    source = await harness.connect(upstream_spec("legacy", "plain"))
     result = await call(source, "echo", text="hello", number=1.5)
     assert (result.is_error, result.structured_content) == (False, {"text": "hello", "number": 1.5})
     assert result.extra == {"futureMember": [1]}
@@ -69,7 +69,7 @@ async def test_progress_is_told_in_order_before_the_result(
 
 
 async def test_a_cancelled_call_is_cancelled_at_the_server_and_stays_cancelled(harness: PoolHarness) -> None:
-    source = await harness.connect(upstream_spec("crafts", "plain"))
+    source = await harness.connect(upstream_spec("legacy", "plain"))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call, source, "sleep")
         await call(source, "pid")
@@ -82,7 +82,7 @@ async def test_a_server_that_nobody_uses_and_that_is_not_there_is_started_again(
     processes: Processes, tmp_path: Path
 ) -> None:
     async with open_harness(processes, tmp_path, timing=replace(QUICK, ping_after=0.05)) as harness:
-        source = await harness.connect(upstream_spec("crafts", "stays", "silent", "ping"))
+        source = await harness.connect(upstream_spec("legacy", "stays", "silent", "ping"))
         pid = source.status.pid
         await harness.until(lambda: source.status.pid not in (pid, None))
         assert "stopped responding" in str(source.status.last_error)
@@ -91,7 +91,7 @@ async def test_a_server_that_nobody_uses_and_that_is_not_there_is_started_again(
 async def test_the_connection_of_a_session_ends_when_it_is_of_no_use(processes: Processes, tmp_path: Path) -> None:
     timing = replace(QUICK, ping_after=0.05, session_idle=0.1)
     async with open_harness(processes, tmp_path, timing=timing) as harness:
-        source = await harness.connect(upstream_spec("crafts", "plain", share="session"))
+        source = await harness.connect(upstream_spec("legacy", "plain", share="session"))
         client = Client(session="one")
         pid = int(text_of(await call(source, "pid", client)))
         await until_dead(pid, seconds=20)
@@ -107,7 +107,7 @@ async def test_a_program_is_given_the_token_that_its_definition_names(processes:
     )
     async with open_harness(processes, tmp_path) as harness:
         specs = [
-            replace(upstream_spec("crafts", "plain", name=name), auth=Auth(credential_id=name))
+            replace(upstream_spec("legacy", "plain", name=name), auth=Auth(credential_id=name))
             for name in ("shop", "bank")
         ]
         await harness.connect(*specs)

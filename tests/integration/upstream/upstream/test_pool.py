@@ -26,8 +26,8 @@ from toolcrib.model.tools import CallResult
 
 pytestmark = pytest.mark.anyio
 
-ONE = upstream_spec("crafts", "plain", name="one")
-TWO = upstream_spec("crafts", "plain", "two", name="two")
+ONE = upstream_spec("legacy", "plain", name="one")
+TWO = upstream_spec("legacy", "plain", "two", name="two")
 HERE = Path("/somewhere/project")
 
 
@@ -127,7 +127,7 @@ async def test_testing_a_server_that_is_being_connected_waits_for_its_lists(
     harness: PoolHarness, tmp_path: Path
 ) -> None:
     asked = tmp_path / "asked"
-    spec = upstream_spec("dawdles", str(asked))
+    spec = upstream_spec("slow_first_list", str(asked))
     harness.pool.reconcile(None, discovery_of(spec))
     await eventually(asked.exists)
     assert (await harness.pool.test(entry(spec))).state == "connected"
@@ -167,7 +167,7 @@ async def test_what_may_not_be_connected_is_not_even_on_request(
 
 
 async def test_many_servers_start_side_by_side_and_end_together(processes: Processes, tmp_path: Path) -> None:
-    specs = [upstream_spec("crafts", "plain", str(number), name=f"server{number}") for number in range(30)]
+    specs = [upstream_spec("legacy", "plain", str(number), name=f"server{number}") for number in range(30)]
     async with open_harness(processes, tmp_path) as harness:
         await harness.connect(*specs)
         assert sum(len(source.tools()) for source in harness.pool.sources()) == 30 * 10

@@ -53,7 +53,7 @@ def project_spec(folder: Path, sandbox: Sandbox) -> ServerSpec:
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "file").write_text(f"of {directory.name}")
     source = DefinitionSource("claude-code", "project", "mcp.json", project=str(project), directory=str(project))
-    return replace(upstream_spec("touches"), source=source, cwd=str(project), sandbox=sandbox)
+    return replace(upstream_spec("system_access"), source=source, cwd=str(project), sandbox=sandbox)
 
 
 async def tried(source: UpstreamSource, tool: str, target: Path | str = "") -> str:
@@ -97,10 +97,10 @@ async def test_a_refusal_is_a_problem_until_the_owner_allows_it(harness: PoolHar
     (problem,) = source.status.problems
     assert problem.code == "sandbox.refused"
     assert str(wanted / "file") in problem.message
-    assert f"toolcrib mcp sandbox touches` with `--read {wanted / 'file'}" in (problem.hint or "")
+    assert f"toolcrib mcp sandbox system_access` with `--read {wanted / 'file'}" in (problem.hint or "")
     allowed = replace(spec, sandbox=Sandbox("project", chosen=True, read=(str(wanted),)))
     harness.pool.reconcile(None, discovery_of(allowed))
-    source = harness.source("touches")
+    source = harness.source("system_access")
     assert await tried(source, "read", wanted / "file") == "of .ssh"
     assert await tried(source, "write", wanted / "new") == "refused"
     assert [access.kind for access in source.status.refused] == ["write"]
@@ -112,7 +112,7 @@ async def test_a_sandboxed_server_ends_like_any_other(harness: PoolHarness, tmp_
     assert pid is not None
     command = psutil.Process(pid).cmdline()
     assert command[0] == sys.executable  # the launcher has become the server
-    assert "upstreams.touches" in command
+    assert "upstreams.system_access" in command
     harness.pool.reconcile(None, discovery_of())
     await until_dead(pid)
 
@@ -120,7 +120,7 @@ async def test_a_sandboxed_server_ends_like_any_other(harness: PoolHarness, tmp_
 async def test_a_missing_command_is_reported_as_without_a_sandbox(harness: PoolHarness, tmp_path: Path) -> None:
     spec = replace(project_spec(tmp_path, Sandbox("project")), command="no-such-program")
     harness.pool.reconcile(None, discovery_of(spec))
-    source = await harness.until_state("touches", "failed")
+    source = await harness.until_state("system_access", "failed")
     assert 'command "no-such-program" not found' in source.status.sentence
 
 
@@ -131,7 +131,7 @@ async def test_a_chosen_profile_that_cannot_be_enforced_does_not_start(
     for module in (confinement, processes_sandbox):
         monkeypatch.setattr(module, "sandbox_support", lambda: nothing)
     harness.pool.reconcile(None, discovery_of(project_spec(tmp_path, Sandbox("strict", chosen=True))))
-    source = await harness.until_state("touches", "failed")
+    source = await harness.until_state("system_access", "failed")
     assert "cannot be enforced" in source.status.sentence
     by_default = await harness.connect(project_spec(tmp_path, Sandbox("project")))
     assert await tried(by_default, "read", tmp_path / "user" / ".ssh" / "file") == "of .ssh"

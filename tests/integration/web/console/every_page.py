@@ -25,9 +25,9 @@ ELSEWHERE = frozenset({"/calls/{number}", "/apps/{id}", "/apps/{id}/approvals", 
 def write_servers(home: Path, tools: int) -> None:
     """Configure one server with that many tools, one that cannot start and one that nothing has contacted."""
     home.mkdir(parents=True, exist_ok=True)
-    crafts = {"command": sys.executable, "args": ["-S", "-m", "upstreams.crafts", "crowd", str(tools)]}
+    legacy = {"command": sys.executable, "args": ["-S", "-m", "upstreams.legacy", "crowd", str(tools)]}
     servers = {
-        "crafts": crafts | {"env": {"PYTHONPATH": str(TESTS)}},
+        "legacy": legacy | {"env": {"PYTHONPATH": str(TESTS)}},
         "broken": {"command": "no-such-program"},
         "off": {"command": "true", "enabled": False},
     }
@@ -41,7 +41,7 @@ async def every_page(console: ConsoleClient, cwd: Path) -> dict[str, str]:
     """
     crib = console.crib
     with anyio.fail_after(60):
-        await console.client.post("/api/servers/crafts/test")
+        await console.client.post("/api/servers/legacy/test")
         await console.client.post("/api/servers/broken/test")
         crib.runners.add(PlayedRunner({}))
         session = await crib.sessions.create(NewSession("web", str(cwd), title="A session", runner="played"))
@@ -53,13 +53,13 @@ async def every_page(console: ConsoleClient, cwd: Path) -> dict[str, str]:
         schedule = {"agent": "reviewer", "way": "cron", "cron": "0 9 * * 1-5", "name": "Daily", "prompt": "Look."}
         await console.send("/schedules", schedule)
         await console.send("/access/projects", {"path": str(cwd)})
-        await crib.permissions.add({"effect": "ask", "pattern": "crafts/echo", "reason": "Because."}, by="owner")
-        await crib.call("crafts/echo", {"text": "x"}, principal=crib.owner(source="cli"))
+        await crib.permissions.add({"effect": "ask", "pattern": "legacy/echo", "reason": "Because."}, by="owner")
+        await crib.call("legacy/echo", {"text": "x"}, principal=crib.owner(source="cli"))
         agent = (await crib.zoo.get("builder")).agent
     known = {
-        "/servers/{alias}": "/servers/crafts",
+        "/servers/{alias}": "/servers/legacy",
         "/servers/{alias}/{tab}": "/servers/broken/log",
-        "/tools/{server}/{tool:path}": "/tools/crafts/echo",
+        "/tools/{server}/{tool:path}": "/tools/legacy/echo",
         "/sessions/{id}": f"/sessions/{session.id}",
         "/sessions/{id}/items": f"/sessions/{session.id}/items",
         "/sessions/{id}/head": f"/sessions/{session.id}/head",
@@ -76,9 +76,9 @@ async def every_page(console: ConsoleClient, cwd: Path) -> dict[str, str]:
         "/agents/{id}/brain/{entry}": f"/agents/builder/brain/{entry.json()['id']}",
         "/agents/{id}/history": "/agents/builder/history",
         "/agents/{id}/history/{version:int}": "/agents/builder/history/1",
-        "/access": "/access?tool=crafts/echo&agent=builder",
-        "/access/simulate": "/access/simulate?effect=deny&pattern=crafts/*",
-        "/access/tools": "/access/tools?agent=builder&server=crafts",
+        "/access": "/access?tool=legacy/echo&agent=builder",
+        "/access/simulate": "/access/simulate?effect=deny&pattern=legacy/*",
+        "/access/tools": "/access/tools?agent=builder&server=legacy",
         "/activity/{number:int}": "/activity/1",
         "/schedules/-/when": "/schedules/-/when?way=cron&cron=0+9+*+*+*",
         "/schedules/{id}": f"/schedules/{(await crib.schedules.list())[0].id}",

@@ -39,7 +39,7 @@ async def console(tmp_path: Path) -> AsyncGenerator[ConsoleClient]:
     home.mkdir()
     file = tmp_path / "panels.json"
     file.write_text(json.dumps(OFFER), encoding="utf-8")
-    arguments = ["-S", "-m", "upstreams.changing", str(file)]
+    arguments = ["-S", "-m", "upstreams.json_file", str(file)]
     entry = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(TESTS)}}
     (home / "mcp.json").write_text(json.dumps({"mcpServers": {"panels": entry}}), encoding="utf-8")
     async with open_console(home) as opened:

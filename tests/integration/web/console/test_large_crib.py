@@ -25,7 +25,7 @@ async def console(tmp_path: Path) -> AsyncGenerator[ConsoleClient]:
 @takes_long
 async def test_no_page_has_more_than_150_kilobytes_with_5000_tools(console: ConsoleClient, tmp_path: Path) -> None:
     pages = {**await every_page(console, tmp_path)}
-    pages |= {each: each for each in ("/access/reach?pattern=crafts/*", "/access/reach?who=builder&pattern=crafts/*")}
+    pages |= {each: each for each in ("/access/reach?pattern=legacy/*", "/access/reach?who=builder&pattern=legacy/*")}
     sizes: dict[str, int] = {}
     for path in pages.values():
         answer = await console.client.get(path, headers={"accept": "text/html"})
@@ -35,14 +35,14 @@ async def test_no_page_has_more_than_150_kilobytes_with_5000_tools(console: Cons
 
 
 @takes_long
-@pytest.mark.parametrize("path", ["/tools?server=crafts", "/servers/crafts", "/agents/builder/tools"])
+@pytest.mark.parametrize("path", ["/tools?server=legacy", "/servers/legacy", "/agents/builder/tools"])
 async def test_every_tool_of_5000_is_on_one_of_the_pages(console: ConsoleClient, path: str) -> None:
-    await console.client.post("/api/servers/crafts/test")
+    await console.client.post("/api/servers/legacy/test")
     names: set[str] = set()
     following: str | None = path
     while following is not None:
         page = await console.page(following)
         hrefs = [link.attributes.get("href", "") for link in page.all("a")]
-        names |= {href.rpartition("crafts")[2] for href in hrefs if href.rpartition("crafts")[2][:1] in ("/", "%")}
+        names |= {href.rpartition("legacy")[2] for href in hrefs if href.rpartition("legacy")[2][:1] in ("/", "%")}
         following = next((link.attributes["href"] for link in page.all("a") if link.text == "Next"), None)
     assert len(names) >= MANY

@@ -30,7 +30,7 @@ async def lab(tmp_path: Path) -> AsyncGenerator[Lab]:
     for name, own_tool in (("maps", "zoom"), ("weather", "refresh")):
         file = tmp_path / f"{name}.json"
         file.write_text(json.dumps(app(name, own_tool)), encoding="utf-8")
-        arguments = ["-S", "-m", "upstreams.changing", str(file)]
+        arguments = ["-S", "-m", "upstreams.json_file", str(file)]
         servers[name] = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(TESTS)}}
     (stopped.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     async with hold(stopped.settings, kind="serve") as holding:

@@ -24,7 +24,7 @@ from mcp.types import (
 from lab import Lab, ModeName, make_lab
 from toolcrib.model.json import JsonObject
 from toolcrib.web.run import hold
-from upstreams.carries import ICONS, OUTPUT
+from upstreams.translated_features import ICONS, OUTPUT
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +55,7 @@ async def rooted(context: object) -> ListRootsResult:
 async def connected(folder: Path, client_era: ModeName, server_era: str) -> AsyncGenerator[Client]:
     """A client of one era, through the crib, to a server of another."""
     stopped = make_lab(folder)
-    arguments = ["-S", "-m", "upstreams.carries", server_era]
+    arguments = ["-S", "-m", "upstreams.translated_features", server_era]
     server: JsonObject = {"command": sys.executable, "args": arguments, "share": "session"}
     server["env"] = {"PYTHONPATH": str(TESTS)}
     (stopped.home / "mcp.json").write_text(json.dumps({"mcpServers": {"far": server}}), encoding="utf-8")

@@ -38,7 +38,7 @@ async def lab(tmp_path: Path) -> AsyncGenerator[Lab]:
     servers: JsonObject = {}
     for name in ("billing", "support"):
         write_skill(tmp_path / name, f"Refunds of {name}.")
-        arguments = ["-S", "-m", "upstreams.skilled", str(tmp_path / name)]
+        arguments = ["-S", "-m", "upstreams.skills", str(tmp_path / name)]
         servers[name] = {"command": sys.executable, "args": arguments, "env": {"PYTHONPATH": str(TESTS)}}
     (stopped.home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     async with hold(stopped.settings, kind="serve") as holding:

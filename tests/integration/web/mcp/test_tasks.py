@@ -71,7 +71,7 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     monkeypatch.setattr(tasks, "TASK_AFTER", 0.05)
     lab = make_lab(tmp_path)
     lab.add_module("slow", SLOW)
-    arguments = ["-S", "-m", "upstreams.tasking", str(tmp_path / "tasks")]
+    arguments = ["-S", "-m", "upstreams.tasks", str(tmp_path / "tasks")]
     server: JsonObject = {"command": sys.executable, "args": arguments}
     server["env"] = {"PYTHONPATH": str(TESTS)}
     (lab.home / "mcp.json").write_text(json.dumps({"mcpServers": {"jobs": server}}), encoding="utf-8")

@@ -132,14 +132,14 @@ async def test_a_path_that_leads_elsewhere_after_the_question_is_refused(
 async def test_tools_of_servers_cannot_be_given_a_path_in_the_home(
     claude_environment: Environment, scripted_model: ScriptedModel, tmp_path: Path
 ) -> None:
-    servers = {"crafts": upstream("upstreams.crafts", "plain")}
+    servers = {"legacy": upstream("upstreams.legacy", "plain")}
     async with open_workshop(tmp_path, claude_environment, scripted_model, servers) as workshop:
         evil = str(workshop.crib.home.tools / "evil.py")
         paths = (evil, evil.replace("/tools", "/./tools/../tools"), f"file://{evil}", str(workshop.project / "home.py"))
         made = await calls(
-            workshop, "bypassPermissions", tmp_path, *(use("mcp__crafts__echo", text=path) for path in paths)
+            workshop, "bypassPermissions", tmp_path, *(use("mcp__legacy__echo", text=path) for path in paths)
         )
-        by_hand = await workshop.crib.call("crafts/echo", {"text": evil}, principal=workshop.crib.owner("cli"))
+        by_hand = await workshop.crib.call("legacy/echo", {"text": evil}, principal=workshop.crib.owner("cli"))
 
     assert [call.became for call in made] == ["denied", "denied", "denied", "ran"]
     assert not by_hand.is_error

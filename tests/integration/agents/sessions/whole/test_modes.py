@@ -33,9 +33,9 @@ Bash                     asked    asked        denied  denied   ran
 plugin, reads the web    asked    ran          asked   denied   ran
 """
 SERVERS = {
-    "crafts": upstream("upstreams.crafts", "plain"),
-    "says": upstream("upstreams.shifts", "hinted"),
-    "known": upstream("upstreams.shifts", "hinted", "known"),
+    "legacy": upstream("upstreams.legacy", "plain"),
+    "says": upstream("upstreams.changing_tools", "hinted"),
+    "known": upstream("upstreams.changing_tools", "hinted", "known"),
 }
 
 
@@ -51,7 +51,7 @@ def calls(project: Path, outside: Path) -> Iterator[tuple[str, JsonObject]]:
     yield "built-in", use("mcp__toolcrib__ping")
     yield "plugin, reads", use("mcp__lab__look")
     yield "plugin, changes", use("mcp__lab__change", text="a")
-    yield "upstream", use("mcp__crafts__echo", text="a")
+    yield "upstream", use("mcp__legacy__echo", text="a")
     yield "upstream, says it reads", use("mcp__says__tool", text="a")
     yield "upstream, known to read", use("mcp__known__tool", text="a")
     yield "Read inside", use("Read", file_path=str(project / "notes"))

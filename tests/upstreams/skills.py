@@ -15,7 +15,7 @@ MARKDOWN = "text/markdown"
 DISCOVERED: Message = {
     "supportedVersions": ["2026-07-28"],
     "capabilities": {"resources": {}, "extensions": {KEY + "skills": {"directoryRead": True}}},
-    "_meta": {KEY + "serverInfo": {"name": "skilled", "version": "1"}},
+    "_meta": {KEY + "serverInfo": {"name": "skills", "version": "1"}},
 }
 
 

@@ -21,7 +21,7 @@ NAMES = (
 DISCOVERED: Message = {
     "supportedVersions": ["2026-07-28"],
     "capabilities": {"tools": {}, "prompts": {}, "extensions": {TASKS: {}}},
-    "_meta": {KEY + "serverInfo": {"name": "tasking", "version": "1"}},
+    "_meta": {KEY + "serverInfo": {"name": "tasks", "version": "1"}},
 }
 
 

@@ -99,7 +99,7 @@ class Server:
         if method == "initialize":
             self.abilities = request["params"]["capabilities"]
             greeting = {"protocolVersion": "2025-11-25", "capabilities": ABILITIES, "instructions": "Be kind."}
-            reply(request, {**greeting, "serverInfo": {"name": "crafts", "title": "Crafts", "version": "1"}})
+            reply(request, {**greeting, "serverInfo": {"name": "legacy", "title": "Legacy", "version": "1"}})
         elif method == "tools/list":
             self.list_tools(request)
         elif method == "tools/call":

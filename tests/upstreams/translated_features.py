@@ -57,7 +57,7 @@ class Server:
                 continue
             match method:
                 case "server/discover" if self.is_modern:
-                    info = {KEY + "serverInfo": {"name": "carries", "version": "1"}}
+                    info = {KEY + "serverInfo": {"name": "translated_features", "version": "1"}}
                     reply(request, {"supportedVersions": ["2026-07-28"], "capabilities": CAPABILITIES, "_meta": info})
                 case "initialize" if not self.is_modern:
                     reply(request, {**INITIALIZED, "capabilities": CAPABILITIES})
