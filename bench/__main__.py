@@ -16,17 +16,17 @@ import uvloop
 
 from bench import report, subjects
 from bench.agents import measure_agents
-from bench.configs import FILES, discover_seconds
+from bench.config_files import FILES, discover_seconds
 from bench.context import measure_context
-from bench.crowd import measure_crowd
 from bench.faults import measure_faults
-from bench.fronts import FrontCost, front_cost
 from bench.gateway import measure_upstream_calls, measure_upstream_lists
 from bench.loads import CONCURRENCIES, Tallies, calls, listing
+from bench.many_servers import measure_crowd
 from bench.nodes import measure_nodes
 from bench.report import Row
 from bench.sandboxes import measure_sandboxes
 from bench.sessions import measure_sessions
+from bench.stdio_front import FrontCost, front_cost
 from bench.symbols import measure_symbols
 from bench.tools import write_echo, write_many
 

@@ -28,7 +28,7 @@ from bench import report, subjects
 from bench.client import Address, BadAnswer, Connection, load, plain, prepare
 from bench.gateway import until_connected, until_shown
 from bench.loads import TEXT
-from bench.misbehaviour import Act, Entry, Fault, faults
+from bench.misbehaving_servers import Act, Entry, Fault, faults
 from bench.report import Row
 from bench.subjects import Subject, stdio_entry, write_servers
 
@@ -205,7 +205,7 @@ def measure_faults(folder: Path, word: str = "") -> list[Row]:
     home = folder / "faults"
     write_servers(home, {HEALTHY: stdio_entry()})
     with ExitStack() as stack:
-        url = stack.enter_context(subjects.bad_addresses(folder))
+        url = stack.enter_context(subjects.faulty_http_server(folder))
         crib = stack.enter_context(subjects.crib("crib", home))
         felt = uvloop.run(suffer_all(crib, home, [fault for fault in faults(url) if word in fault.what]))
     slowest = max(each.beside[2] for each in felt), max(each.alone[2] for each in felt)

@@ -17,7 +17,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bench.shapes import DESCRIPTION, ECHO_SCHEMA, many_schema
+from bench.tool_schemas import DESCRIPTION, ECHO_SCHEMA, many_schema
 
 
 def sdk_app(count: int) -> ASGIApp:

@@ -114,7 +114,7 @@ def other(kind: str, folder: Path, tools: int = 0) -> Generator[Subject]:
 
 def child(tools: int = 1) -> list[str]:
     """The command of the light upstream, without the time that site packages take to be found."""
-    return [sys.executable, "-S", "-m", "bench.child", str(tools)]
+    return [sys.executable, "-S", "-m", "bench.light_upstream", str(tools)]
 
 
 CHILD_VARIABLES = {"PYTHONPATH": str(ROOT)}
@@ -136,7 +136,7 @@ def stdio_entry(tools: int = 1, *more: str) -> dict[str, object]:
 @contextlib.contextmanager
 def peer(name: str, folder: Path, *target: str) -> Generator[Subject]:
     """A FastMCP proxy before an upstream: an address, or a command."""
-    command = [str(PEERS), str(ROOT / "bench" / "peer.py"), *target]
+    command = [str(PEERS), str(ROOT / "bench" / "fastmcp_proxy.py"), *target]
     with _running(command, CHILD_VARIABLES, folder / f"{name}.log") as (process, url, seconds):
         yield Subject(name, "echo", Address(url), process, seconds)
 
@@ -169,9 +169,9 @@ def thinker(folder: Path) -> Generator[str]:
 
 
 @contextlib.contextmanager
-def bad_addresses(folder: Path) -> Generator[str]:
+def faulty_http_server(folder: Path) -> Generator[str]:
     """Addresses that misbehave; gives what their paths are put to."""
-    with _running([sys.executable, "-m", "bench.bad_addresses"], {}, folder / "addresses.log") as (_, url, _):
+    with _running([sys.executable, "-m", "bench.faulty_http_server"], {}, folder / "addresses.log") as (_, url, _):
         yield url
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bench.shapes import DESCRIPTION, PARAMETERS
+from bench.tool_schemas import DESCRIPTION, PARAMETERS
 
 ECHO_MODULE = '''"""The tool that is measured."""
 

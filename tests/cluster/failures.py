@@ -63,7 +63,7 @@ class PlayedCluster(Cluster):
         agents = shell.folder / "agents"
         agents.mkdir(exist_ok=True)
         given = shell.having(AGENTS=str(agents), PYTHONPATH=PATHS, TOOLCRIB_HOME=str(shell.home), **(variables or {}))
-        program = [*within, sys.executable, str(TESTS / "cluster" / "played_node.py")]
+        program = [*within, sys.executable, str(TESTS / "cluster" / "scripted_node.py")]
         database = (variables or {}).get("DATABASE", self.database)
         process = subprocess.Popen(
             [*program, "serve", "--json", "--port", "0", "--database", database, *flags],

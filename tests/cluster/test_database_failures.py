@@ -12,7 +12,7 @@ import pytest
 from cluster.failures import CLIENTS, PlayedCluster
 from cluster.load import Load
 from cluster.nodes import ClusterNode, wait_for
-from cluster.own_database import QUICK, OwnDatabase, needs_root
+from cluster.postgres_servers import QUICK, OwnDatabase, needs_root
 from integration.store.databases import fetch_rows
 from long_tests import takes_long
 from toolcrib.model.json import loads

@@ -9,7 +9,7 @@ from cluster.failures import CLIENTS, PlayedCluster, agents, unknown_calls
 from cluster.load import Load
 from cluster.namespaces import NamespacedNode, network_namespace
 from cluster.nodes import wait_for
-from cluster.own_database import OwnDatabase, needs_root
+from cluster.postgres_servers import OwnDatabase, needs_root
 from long_tests import takes_long
 
 pytestmark = [

@@ -16,7 +16,7 @@ import pytest
 from cluster.certificates import write_certificate
 from cluster.failures import PlayedCluster
 from cluster.nodes import ClusterNode, wait_for
-from cluster.own_database import OwnDatabase, free_port
+from cluster.postgres_servers import OwnDatabase, free_port
 from http_clients import PLAIN
 from long_tests import takes_long
 

@@ -22,7 +22,7 @@ from cluster.certificates import write_certificate
 from cluster.failures import PlayedCluster
 from cluster.namespaces import Namespace, NamespacedNode, local_network
 from cluster.nodes import WAIT_SECONDS, wait_for
-from cluster.own_database import OwnDatabase, needs_root
+from cluster.postgres_servers import OwnDatabase, needs_root
 from cluster.test_approvals import pending
 from deadlines import stretched
 from docs.pages import page

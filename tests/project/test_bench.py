@@ -7,9 +7,9 @@ from pathlib import Path
 
 from bench.client import FIRST_ID, Address, prepare
 from bench.report import Row, table, write
-from bench.shapes import Shape, many_schema
 from bench.subjects import ROOT, child
 from bench.symbols import write_code
+from bench.tool_schemas import Shape, many_schema
 from bench.tools import write_echo, write_many
 
 

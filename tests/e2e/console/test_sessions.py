@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, 
 
 from e2e.console.conftest import ARGUMENTS, SLOWEST, Complaints
 from e2e.shell import Serving, Shell
-from e2e.wire import Wire
+from e2e.tcp_proxy import TcpProxy
 from programs import chromium
 from toolcrib.model.json import Json
 from toolcrib.testing.scripted_model.server import ScriptedModel
@@ -86,16 +86,16 @@ def person(tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel) -> Sh
 
 
 @pytest.fixture(scope="module")
-def wire(crib: Serving) -> Generator[Wire]:
-    """What lies between the browser and the crib."""
-    with Wire.to(crib.port) as laid:
-        yield laid
+def proxy(crib: Serving) -> Generator[TcpProxy]:
+    """Return the proxy between the browser and the crib."""
+    with TcpProxy.to(crib.port) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
-def browser(crib: Serving, wire: Wire, pytestconfig: pytest.Config) -> Generator[Browser]:
-    """A Chromium that reaches the crib by the wire: what its workers ask for goes there too."""
-    rule = f"--host-resolver-rules=MAP 127.0.0.1:{crib.port} 127.0.0.1:{wire.port}"
+def browser(crib: Serving, proxy: TcpProxy, pytestconfig: pytest.Config) -> Generator[Browser]:
+    """Start a Chromium that reaches the crib through the proxy, including the requests of its workers."""
+    rule = f"--host-resolver-rules=MAP 127.0.0.1:{crib.port} 127.0.0.1:{proxy.port}"
     program = chromium(pytestconfig)
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=program, args=[*ARGUMENTS, rule])
@@ -197,7 +197,7 @@ def test_a_question_is_answered_in_one_tab_and_the_other_one_goes_on(
 
 
 def test_an_answer_goes_on_after_the_connection_was_lost_without_gap_or_repeat(
-    page: Page, wire: Wire, complaints: Complaints
+    page: Page, proxy: TcpProxy, complaints: Complaints
 ) -> None:
     complaints.expect("net::ERR")
     complaints.expect("Failed to fetch")
@@ -205,9 +205,9 @@ def test_an_answer_goes_on_after_the_connection_was_lost_without_gap_or_repeat(
     page.evaluate(WATCH)
     words = page.locator(".item.text .words")
     expect(words).to_contain_text("w020")
-    wire.cut()
+    proxy.cut()
     expect(page.locator("#offline")).to_contain_text("Connection lost.")
-    wire.mend()
+    proxy.restore()
     expect(page.locator("#offline")).to_be_hidden(timeout=SLOWEST)
     ended(page)
     expect(words).to_have_text(COUNTED)

@@ -1,16 +1,16 @@
-"""An address where things go wrong, each kind under a path of its own: `python -m bench.bad_addresses`.
+"""An HTTP server with one faulty MCP server per path: `python -m bench.faulty_http_server`.
 
-Every path is a modern MCP server with one tool, `echo`, that greets and lists as it should. What it does with a call is
-the path: `/resets` ends the connection without an answer, `/cuts` in the middle of one, `/hangs` never answers,
-`/refuses` wants a sign-in. Prints one ready line, as `serve --json` does.
+Each path is a modern MCP server with the tool `echo`; discovery and listing work. A call to `/resets` ends the
+connection without an answer, `/cuts` ends it in the middle of one, `/hangs` never answers, and `/refuses` requires a
+sign-in. The program prints one ready line, as `serve --json` does.
 """
 
 import asyncio
 import json
 from typing import Any
 
-from bench.child import INFO, KEPT
-from bench.shapes import ECHO_SCHEMA, Shape
+from bench.light_upstream import INFO, KEPT
+from bench.tool_schemas import ECHO_SCHEMA, Shape
 
 DISCOVERED: Shape = {
     **KEPT,

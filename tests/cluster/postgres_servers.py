@@ -1,4 +1,4 @@
-"""PostgreSQL servers that one test has for itself: they listen on TCP, can be copied, promoted, killed and filled up.
+"""PostgreSQL servers that belong to one test: they listen on TCP and can be copied, promoted, killed and filled up.
 
 Not a test itself.
 """

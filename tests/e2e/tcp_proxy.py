@@ -1,4 +1,4 @@
-"""A wire between a browser and a crib that can be cut and mended."""
+"""A TCP proxy between a browser and a crib, whose connections a test can cut and restore."""
 
 import socket
 import threading
@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 PIECE = 65_536
 
 
-class Wire:
-    """Carries TCP connections to a port of this machine; while it is cut there are none."""
+class TcpProxy:
+    """Forwards TCP connections to a local port, except while it is cut."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -20,19 +20,19 @@ class Wire:
 
     @property
     def port(self) -> int:
-        """The near end."""
+        """The port on which the proxy listens."""
         return int(self._listener.getsockname()[1])
 
     def cut(self) -> None:
-        """End every connection, and refuse new ones."""
+        """Close all connections and refuse new ones."""
         with self._lock:
             self._is_cut = True
             for end in self._ends:
                 with suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
 
-    def mend(self) -> None:
-        """Carry again."""
+    def restore(self) -> None:
+        """Accept connections again."""
         with self._lock:
             self._is_cut = False
 
@@ -49,9 +49,9 @@ class Wire:
                 far = socket.create_connection(("127.0.0.1", self._port))
                 self._ends |= {near, far}
             for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
+                threading.Thread(target=self._forward, args=(one, other), daemon=True).start()
 
-    def _carry(self, one: socket.socket, other: socket.socket) -> None:
+    def _forward(self, one: socket.socket, other: socket.socket) -> None:
         with suppress(OSError):
             while piece := one.recv(PIECE):
                 other.sendall(piece)
@@ -63,15 +63,15 @@ class Wire:
 
     @classmethod
     @contextmanager
-    def to(cls, port: int) -> "Generator[Wire]":
-        """A wire for as long as the block runs."""
-        wire = cls(port)
-        thread = threading.Thread(target=wire._accept, daemon=True)
+    def to(cls, port: int) -> "Generator[TcpProxy]":
+        """Run a proxy to a port until the block ends."""
+        proxy = cls(port)
+        thread = threading.Thread(target=proxy._accept, daemon=True)
         thread.start()
         try:
-            yield wire
+            yield proxy
         finally:
-            wire._listener.shutdown(socket.SHUT_RDWR)
-            wire._listener.close()
-            wire.cut()
+            proxy._listener.shutdown(socket.SHUT_RDWR)
+            proxy._listener.close()
+            proxy.cut()
             thread.join(10)

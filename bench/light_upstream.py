@@ -1,14 +1,14 @@
-"""An upstream that costs next to nothing, so that what is measured is whoever stands before it: `bench.child [TOOLS]`.
+"""A stdio upstream that uses almost no CPU, so that a measurement shows the proxy: `bench.light_upstream [TOOLS]`.
 
-Lines on standard input and output, the standard library only, both eras. It has an echo and, up to the number asked
-for, further tools; lists come in pages of 500.
+It uses only the standard library and speaks both eras. It has `echo` and as many more tools as requested, listed in
+pages of 500.
 """
 
 import json
 import os
 import sys
 
-from bench.shapes import DESCRIPTION, ECHO_SCHEMA, Shape, many_schema
+from bench.tool_schemas import DESCRIPTION, ECHO_SCHEMA, Shape, many_schema
 
 PAGE = 500
 KEPT: Shape = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}

@@ -1,7 +1,8 @@
-"""A FastMCP proxy at its best before one upstream: `peer.py URL`, or `peer.py COMMAND ARG…`; run by `.tools/peers`.
+"""A FastMCP proxy with its fastest settings before one upstream, run by `.tools/peers`.
 
-Stateless, JSON answers, httptools and uvloop; the era it speaks upstream is its client's. Prints one ready line, as
-`serve --json` does. FastMCP is looked up by name, because it is not installed where this file is checked.
+`fastmcp_proxy.py URL` or `fastmcp_proxy.py COMMAND ARG…`: stateless, JSON answers, httptools and uvloop. It speaks to
+the upstream in the era of its client. It prints one ready line, as `serve --json` does. FastMCP is imported by name,
+because it is not installed where this file is type-checked.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""The ways in which upstream servers misbehave, and what gets them to: the table that `bench.faults` goes through.
+"""The faults that `bench.faults` goes through: misbehaving upstream servers, and the requests that trigger them.
 
-Programs are the small servers of the tests; addresses are those of `bench.bad_addresses`. What is done to them makes
-the fault happen again and again, and each answer shows that it did.
+Programs are the test servers in `tests/upstreams`; addresses are those of `bench.faulty_http_server`. The requests
+repeat the fault again and again, and each answer proves that it happened.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""Runs a command of the crib with agents that play scripts: `python played_node.py serve …`. Not a test itself.
+"""Run a command of the crib with agents that play scripts: `python scripted_node.py serve …`. Not a test itself.
 
-Each agent has a process of its own, as real ones do, whose id is written to the folder `AGENTS`. `CLOCK_OFFSET` shifts
-the wall clock of the schedules of this node by so many seconds. With `NEXT_VERSION` the node is of a version to come,
-whose schema has more tables and columns.
+Each agent has its own process, as real ones do; its process id is written to the folder `AGENTS`. `CLOCK_OFFSET` moves
+the wall clock of this node's schedules by that many seconds. With `NEXT_VERSION`, the node runs a future version whose
+schema has more tables and columns.
 """
 
 import os
