@@ -43,10 +43,10 @@ class Pacer:
         self._worked += now - self._began
         await anyio.lowlevel.checkpoint()  # lets the loop receive input
         if self._worked > SOON:
-            await self._rest(now)
+            await self._give_way(now)
         self._began = time.perf_counter()
 
-    async def _rest(self, since: float) -> None:
+    async def _give_way(self, since: float) -> None:
         self._slice = SMALL_SLICE
         await anyio.lowlevel.checkpoint()  # lets tasks handle that input
         if time.perf_counter() - since > IDLE:

@@ -275,11 +275,11 @@ def _rule_of(approval: "JsonObject", given: "JsonObject") -> str | None:
 def _show(approval: "JsonObject") -> None:
     """Print one approval. Arguments are printed in full and escaped: they can neither hide text nor imitate output."""
     principal = approval["principal"]
-    who = ", ".join(str(principal[part]) for part in ("name", "source", "agent", "cwd") if part in principal)
+    caller = ", ".join(str(principal[part]) for part in ("name", "source", "agent", "cwd") if part in principal)
     facts = [
         ("question", f"{approval['id']} ({approval['status']})"),
         ("tool", f"{approval['server']}/{approval['tool']}"),
-        ("principal", f"{who}, through {approval['door']}"),
+        ("principal", f"{caller}, through {approval['door']}"),
         ("session", approval.get("sessionId")),
         ("why", approval["why"]),
         ("asked", output.when(approval["createdAt"])),

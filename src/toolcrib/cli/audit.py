@@ -289,13 +289,13 @@ def _row(record: "JsonObject") -> tuple[str, ...]:
         heads = ", ".join(str(head["id"]) for head in record["heads"])
         return str(record["id"]), output.when(record["at"]), record["phase"], "", "", heads, "", ""
     principal = record["principal"]
-    who = "/".join(str(principal[part]) for part in ("name", "source", "agent") if part in principal)
+    caller = "/".join(str(principal[part]) for part in ("name", "source", "agent") if part in principal)
     return (
         str(record["id"]),
         output.when(record["at"]),
         record["phase"],
         record["door"],
-        who,
+        caller,
         f"{record['server']}/{record['tool']}",
         record["decision"],
         _outcome(record),

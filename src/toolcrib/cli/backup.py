@@ -79,7 +79,7 @@ async def _restore(invocation: Invocation, file: Path, yes: bool) -> None:
     from toolcrib.model.principals import Principal
 
     async with restoring(invocation.settings, file) as restore:
-        _tell(restore)
+        _print_plan(restore)
         if not yes and not confirm("Replace the database with this backup?"):
             raise typer.Exit(1)
         aside = await restore.execute(Principal("owner", "owner", "cli"))
@@ -89,7 +89,7 @@ async def _restore(invocation: Invocation, file: Path, yes: bool) -> None:
             output.line(f"Restored {file}. The previous database is in {aside}.")
 
 
-def _tell(restore: "Restore") -> None:
+def _print_plan(restore: "Restore") -> None:
     plan = restore.plan
     output.note(f"The backup was made at {plan.backup.at}, up to audit record {plan.backup.number}.")
     if plan.lost:

@@ -102,8 +102,8 @@ def is_own(settings: Settings) -> bool:
 
 
 async def _came_back(home: Home) -> None:
-    patience = anyio.current_time() + PATIENCE
-    while anyio.current_time() < patience:
+    deadline = anyio.current_time() + PATIENCE
+    while anyio.current_time() < deadline:
         holder = find_holder(home)
         if holder and await answers(holder, home):
             return
@@ -123,8 +123,8 @@ async def reach(settings: Settings, *, kind: HolderKind = "command") -> AsyncGen
 
 async def _address(settings: Settings, home: Home, stack: AsyncExitStack, kind: HolderKind) -> str:
     lock = HomeLock(home)
-    patience = anyio.current_time() + PATIENCE
-    while anyio.current_time() < patience:
+    deadline = anyio.current_time() + PATIENCE
+    while anyio.current_time() < deadline:
         holder = find_holder(home)
         if holder and await answers(holder, home):
             _note_version(holder)
@@ -135,8 +135,8 @@ async def _address(settings: Settings, home: Home, stack: AsyncExitStack, kind: 
             if url := await _hold(settings, stack, kind):
                 return url
         await anyio.sleep(_POLL_SECONDS)
-    who = f"Process {lock.holder_pid()}" if lock.holder_pid() else "Another process"
-    raise Unavailable("home.busy", f"{who} holds {home.root} and does not respond.")
+    holder_name = f"Process {lock.holder_pid()}" if lock.holder_pid() else "Another process"
+    raise Unavailable("home.busy", f"{holder_name} holds {home.root} and does not respond.")
 
 
 async def _hold(settings: Settings, stack: AsyncExitStack, kind: HolderKind) -> str | None:

@@ -72,7 +72,7 @@ def command_tree(*names: str) -> typer.Typer:
     return app
 
 
-def _named(arguments: Sequence[str]) -> tuple[str, ...]:
+def _named_command(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the command that the arguments name, if it is sure that no other is needed for them or for a message."""
     words = iter(arguments)
     for word in words:
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments[: arguments.index("--") if "--" in arguments else None]
     command_line.set(tuple(arguments))
     try:
-        app = command_tree(*_named(arguments))
+        app = command_tree(*_named_command(arguments))
         code = app(list(arguments), prog_name="toolcrib", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except ToolcribError as error:

@@ -79,7 +79,7 @@ def grant(
             output.note("Nothing was granted.")
             raise typer.Exit(1)
     granted = ask_crib(invocation, lambda client: client.plugins.grant(name, str(plugin.get("digest", "-"))))
-    _tell(invocation, granted)
+    _report(invocation, granted)
 
 
 @app.command("revoke")
@@ -94,14 +94,14 @@ def revoke(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_j
 def disable(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Disable a plugin; its grant is kept."""
     invocation = begin(ctx, home, as_json)
-    _tell(invocation, ask_crib(invocation, lambda client: client.plugins.switch(name, False)))
+    _report(invocation, ask_crib(invocation, lambda client: client.plugins.switch(name, False)))
 
 
 @app.command("enable")
 def enable(ctx: typer.Context, name: NameArgument, home: HomeOption = None, as_json: JsonOption = False) -> None:
     """Enable a plugin again."""
     invocation = begin(ctx, home, as_json)
-    _tell(invocation, ask_crib(invocation, lambda client: client.plugins.switch(name, True)))
+    _report(invocation, ask_crib(invocation, lambda client: client.plugins.switch(name, True)))
 
 
 def _row(plugin: "JsonObject") -> tuple[str, ...]:
@@ -130,7 +130,7 @@ def _describe(plugin: "JsonObject") -> None:
     output.note("It runs inside the crib without a sandbox; the capabilities above are declared, not enforced.")
 
 
-def _tell(invocation: Invocation, plugin: "JsonObject") -> None:
+def _report(invocation: Invocation, plugin: "JsonObject") -> None:
     if invocation.as_json:
         output.document(plugin)
     else:

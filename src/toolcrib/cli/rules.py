@@ -334,8 +334,8 @@ def describe_scope(rule: "JsonObject") -> str:
     if "except" in where:
         parts.append(f"not {' or '.join(where['except'])}")
     if bound := rule.get("principal"):
-        who = [bound["kind"], *(f"{key} {bound[key]}" for key in ("name", "agent", "source") if bound.get(key))]
-        parts.append(f"principal {' '.join(who)}")
+        binding = [bound["kind"], *(f"{key} {bound[key]}" for key in ("name", "agent", "source") if bound.get(key))]
+        parts.append(f"principal {' '.join(binding)}")
     if "session" in rule:
         parts.append(f"session {rule['session']}")
     if "definitionHash" in rule:

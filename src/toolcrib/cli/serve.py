@@ -135,7 +135,7 @@ async def _serve(invocation: Invocation, home: "Home", browser: bool) -> None:
     async with _holding(invocation.settings, home) as holding:
         try:
             async with until_signalled():
-                _spare_what_stays()
+                _exempt_long_lived()
                 sys.setswitchinterval(_GIVE_WAY)
                 _announce(holding, home, invocation.as_json)
                 if browser:
@@ -187,7 +187,7 @@ async def _let_calls_end(stopping: "Stopping", grace: float) -> None:
     stopping.finish()
 
 
-def _spare_what_stays() -> None:
+def _exempt_long_lived() -> None:
     """Exempt long-lived objects from garbage collection: scanning all of them takes as long as many calls.
 
     They are not scanned a last time either, which would take a tenth of the start to free about a megabyte. Later
@@ -212,7 +212,7 @@ async def _holding(settings: "Settings", home: "Home") -> "AsyncGenerator[Holdin
     from toolcrib.web.run import hold
 
     succession = HomeLock(home, home.succession_file)
-    patience = anyio.current_time() + max(COMMAND_PATIENCE, settings.stop_grace + HANDOVER_PATIENCE)
+    deadline = anyio.current_time() + max(COMMAND_PATIENCE, settings.stop_grace + HANDOVER_PATIENCE)
     async with AsyncExitStack() as stack:
         stack.callback(succession.release)
         while True:
@@ -221,7 +221,7 @@ async def _holding(settings: "Settings", home: "Home") -> "AsyncGenerator[Holdin
                 break
             except Unavailable as error:
                 holder = find_holder(home)
-                if error.code != "crib.running" or anyio.current_time() > patience:
+                if error.code != "crib.running" or anyio.current_time() > deadline:
                     raise await _already_running(home, holder) if holder else error from error
                 if holder and holder.kind not in _GIVES_WAY:
                     raise await _already_running(home, holder) from error

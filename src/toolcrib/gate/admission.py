@@ -31,13 +31,13 @@ PrepareCall: TypeAlias = Callable[[str, JsonObject, bytes], RunCall]
 class InSession:
     """Details of a call that an agent makes in a session.
 
-    `tool_call` is its id in the session, `patience` the seconds to wait for an approval. `beyond_budget` counts the
-    call and returns a reason if the agent's budget is used up. If the agent's runtime runs the tool itself, `prepare`
-    replaces the tool's source: the function it returns waits for that run to end.
+    `tool_call` is its id in the session, `approval_timeout` the seconds to wait for an approval. `beyond_budget` counts
+    the call and returns a reason if the agent's budget is used up. If the agent's runtime runs the tool itself,
+    `prepare` replaces the tool's source: the function it returns waits for that run to end.
     """
 
     tool_call: str
-    patience: float
+    approval_timeout: float
     beyond_budget: Callable[[], Awaitable[str | None]] | None = None
     prepare: PrepareCall | None = None
 
@@ -117,9 +117,9 @@ class Admission:
             prepare(ref.tool, arguments, encoded)
 
         requested_paths = self._view(principal).paths(ref, loads(encoded))
-        patience = session.patience if session is not None else None
+        approval_timeout = session.approval_timeout if session is not None else None
         if call.handle is None:
-            answer = await self._consent.obtain(question, call.context, check, patience)
+            answer = await self._consent.obtain(question, call.context, check, approval_timeout)
         else:
             answer = await self._consent.fetch(question, check, call.handle)
         if isinstance(answer, Approval):

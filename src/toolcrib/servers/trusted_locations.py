@@ -39,11 +39,11 @@ def defined_at(location: TrustedLocation, environment: Mapping[str, str]) -> tup
         message = f"{path} is neither a directory nor a config file of an app."
         raise NotFound("server.unknown", message, _similar_directories(path))
 
-    def stands_there(source: DefinitionSource) -> bool:
+    def is_there(source: DefinitionSource) -> bool:
         return source.project == view.discovery.project if location.is_project else source.file == str(path)
 
     usable = [server for server in view.discovery.servers if server.spec is not None]
-    found = [(server, entry) for server in usable for entry in view.written(server) if stands_there(entry.source)]
+    found = [(server, entry) for server in usable for entry in view.written(server) if is_there(entry.source)]
     return tuple(
         shown for server, entry in found if (shown := _as_written(server, entry, view, environment)) is not None
     )

@@ -108,7 +108,7 @@ class PlayedConversation:
             said = await self._ask_model()
             if (failure := await self._model_failure(said)) is not None or said.message is None:
                 return TurnEnd("failed", self.runtime, Spent(turns=turns), failure)
-            await self._tell(said.message, said)
+            await self._stream_message(said.message, said)
             self._history.append({"role": "assistant", "content": said.message["content"]})
             uses: list[JsonObject] = [block for block in said.message["content"] if block["type"] == "tool_use"]
             if not uses:
@@ -143,7 +143,7 @@ class PlayedConversation:
         refusal = said.step.refusal
         return Failure("runner.failed", refusal.message) if refusal is not None else None
 
-    async def _tell(self, message: JsonObject, said: ModelReply) -> None:
+    async def _stream_message(self, message: JsonObject, said: ModelReply) -> None:
         pace = said.step.pace
         for block in message["content"]:
             if block["type"] == "text":
@@ -166,15 +166,15 @@ class PlayedConversation:
     async def _use(self, use: JsonObject) -> JsonObject:
         made = await self._call_tool(use["name"], use["input"], use["id"])
         result = made.result
-        told: JsonObject = {
+        block_event: JsonObject = {
             "toolCallId": use["id"],
             "isError": result.is_error,
             "content": list(result.content),
             "durationMs": made.duration_ms,
         }
         if result.has_structured:
-            told["structuredContent"] = result.structured_content
-        self.host.emit("tool_result", told)
+            block_event["structuredContent"] = result.structured_content
+        self.host.emit("tool_result", block_event)
         content = list(made.for_model.content)
         return {"type": "tool_result", "tool_use_id": use["id"], "content": content, "is_error": result.is_error}
 

@@ -72,14 +72,14 @@ class RunnerContract:
     async def test_conversations_at_the_same_time_do_not_mix(self, rig: RunnerRig) -> None:
         hosts = {name: RecordingHost() for name in ("a", "b")}
 
-        async def talk(name: str) -> None:
+        async def run_turn(name: str) -> None:
             rig.script(name, [do(rig.use(ECHO, text=name)), say(f"done {name}")])
             async with rig.open(hosts[name]) as conversation:
                 await conversation.turn(prompt(name))
 
         async with anyio.create_task_group() as tasks:
             for name in hosts:
-                tasks.start_soon(talk, name)
+                tasks.start_soon(run_turn, name)
         for name, host in hosts.items():
             assert host.texts() == [f"done {name}"]
             assert [entry.data["arguments"] for entry in host.of("call")] == [{"text": name}]
@@ -316,13 +316,13 @@ class RunnerContract:
         host = RecordingHost(_never)
         rig.script("s", [do(rig.use(ECHO, text="a"))])
 
-        async def talk() -> None:
+        async def run_turn() -> None:
             async with rig.open(host) as conversation:
                 await conversation.turn(prompt("s"))
 
         with anyio.fail_after(rig.timeout):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(talk)
+                tasks.start_soon(run_turn)
                 await host.until("call")
                 tasks.cancel_scope.cancel()
         assert len(host.of("call_cancelled")) == 1
@@ -343,11 +343,11 @@ async def _run_interrupted(conversation: Conversation, host: RecordingHost, what
     """Run a turn that is interrupted once `what` is recorded, and return its end."""
     ends: list[TurnEnd] = []
 
-    async def talk() -> None:
+    async def run_turn() -> None:
         ends.append(await conversation.turn(prompt("s")))
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(talk)
+        tasks.start_soon(run_turn)
         await host.until(what)
         await conversation.interrupt()
     return ends[0]

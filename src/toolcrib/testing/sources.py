@@ -123,16 +123,16 @@ class SourceContract:
         assert "after it" in _text_of(await rig.call(rig.echo, {"text": "after it"}))
 
     async def test_calls_at_the_same_time_do_not_mix(self, rig: SourceRig) -> None:
-        heard: dict[str, str] = {}
+        echoed: dict[str, str] = {}
 
-        async def speak(text: str) -> None:
-            heard[text] = _text_of(await rig.call(rig.echo, {"text": text}))
+        async def call_echo(text: str) -> None:
+            echoed[text] = _text_of(await rig.call(rig.echo, {"text": text}))
 
         async with anyio.create_task_group() as tasks:
             for number in range(10):
-                tasks.start_soon(speak, f"<{number}>")
-        assert len(heard) == 10
-        assert all(text in said for text, said in heard.items())
+                tasks.start_soon(call_echo, f"<{number}>")
+        assert len(echoed) == 10
+        assert all(text in answer for text, answer in echoed.items())
 
 
 def _text_of(result: CallResult) -> str:

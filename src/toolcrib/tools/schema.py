@@ -60,7 +60,7 @@ def read_arguments(parameters: Sequence[Parameter], docs: Mapping[str, str], sub
     for parameter in parameters:
         name = _wire_name(parameter)
         if parameter.default is not EMPTY and name in schema["properties"]:
-            _tell_default(schema["properties"][name], parameter.default, partial(_takes, adapter, name))
+            _add_default(schema["properties"][name], parameter.default, partial(_takes, adapter, name))
     return ArgumentSchema(schema, _check(adapter, subject))
 
 
@@ -79,7 +79,7 @@ def _plain_schema(parameters: Iterable[tuple[Parameter, PlainType]], docs: Mappi
         if parameter.default is EMPTY:
             required.append(parameter.name)
         else:
-            _tell_default(found, parameter.default, plain.takes)
+            _add_default(found, parameter.default, plain.takes)
     listed: JsonObject = {"required": required} if required else {}
     return {"additionalProperties": False, "properties": properties, **listed, "type": "object"}
 
@@ -188,16 +188,16 @@ def _check(adapter: TypeAdapter[Any], subject: str) -> Check:
     return check
 
 
-def _tell_default(schema: JsonObject, default: Any, takes: Callable[[bytes], bool]) -> None:
+def _add_default(schema: JsonObject, default: Any, takes: Callable[[bytes], bool]) -> None:
     """Add a default to the schema of a parameter if it is JSON and valid for it (`x: str = None` is not)."""
     try:
         plain = to_jsonable_python(default)
         encoded = dumps(plain)
-        told = loads(encoded)
+        value = loads(encoded)
     except (TypeError, ValueError):  # a default that is not JSON is left to the function
         return
-    if told == plain and takes(encoded):
-        schema["default"] = told
+    if value == plain and takes(encoded):
+        schema["default"] = value
 
 
 def _takes(adapter: TypeAdapter[Any], name: str, encoded: bytes) -> bool:

@@ -104,11 +104,11 @@ class PythonSource:
         if scope is not None:
             await _close(scope)
 
-    async def retire(self, patience: float) -> None:
-        """Close when the running calls have finished, or after `patience` seconds."""
+    async def retire(self, grace: float) -> None:
+        """Close when the running calls have finished, or after `grace` seconds."""
         self._idle = anyio.Event()
         if self._calls:
-            with anyio.move_on_after(patience):
+            with anyio.move_on_after(grace):
                 await self._idle.wait()
         await self.aclose()
 

@@ -251,8 +251,10 @@ def _is_same_origin(url: CheckedUrl, own: str | None) -> bool:
     """Return whether a URL is this crib's own, under any name of this machine."""
     if own is None:
         return False
-    ours = check_url(own, local_allowed=True)
-    return url.port == ours.port and (url.host == ours.host or (_is_this_machine(url) and _is_this_machine(ours)))
+    own_address = check_url(own, local_allowed=True)
+    return url.port == own_address.port and (
+        url.host == own_address.host or (_is_this_machine(url) and _is_this_machine(own_address))
+    )
 
 
 def _is_this_machine(url: CheckedUrl) -> bool:

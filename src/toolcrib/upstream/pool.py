@@ -321,8 +321,8 @@ class Pool:
         self, key: UpstreamKey, spec: ServerSpec, client: Client, session: ClientSession, on_end: Callable[[], None]
     ) -> Upstream:
         """Open an upstream for one MCP session."""
-        ours = self._deps.hello
-        hello = ClientIntroduction(client.info or ours.client_info, client.capabilities)
+        own_hello = self._deps.hello
+        hello = ClientIntroduction(client.info or own_hello.client_info, client.capabilities)
         hooks = UpstreamHooks(lambda: None, lambda _: None, partial(self._on_notification, key, session.name))
         shared = self._pooled[key].upstream if key in self._pooled else None
         protocol_log = shared.protocol_log if shared is not None else None

@@ -48,12 +48,12 @@ def create_app(
         hosts=own_hosts(address),
         body_bytes=crib.settings.max_body_bytes,
         stopping=stopping,
-        forwarded=_forwarded(crib),
+        forwarded=_forwarded_requests(crib),
         link_address=crib.settings.approval_address,
     )
 
 
-def _forwarded(crib: Crib) -> ForwardedRequests | None:
+def _forwarded_requests(crib: Crib) -> ForwardedRequests | None:
     signer = crib.request_signer
     return ForwardedRequests(signer, crib.principals, crib.tokens) if signer is not None else None
 

@@ -45,7 +45,7 @@ class ApprovalPage:
         try:
             approval = await self._approval(request)
         except ToolcribError as error:
-            return _refused(error)
+            return _refusal(error)
         return HTMLResponse(bare_page("Approval", self._form(approval)))
 
     async def answer(self, request: Request) -> Response:
@@ -57,7 +57,7 @@ class ApprovalPage:
             reason = str(form.get("reason", "")).strip() or None
             await self._answer(approval, verb, reason if verb == "deny" else None)
         except ToolcribError as error:
-            return _refused(error)
+            return _refusal(error)
         done = "Approved" if verb == "approve" else "Denied"
         call = f"<code>{shown_text(str(approval.ref))}</code>"
         outcome = f"{call} runs once with these arguments." if verb == "approve" else f"{call} does not run."
@@ -92,7 +92,7 @@ class ApprovalPage:
         )
         return f"""<h1>Call <code>{shown_text(str(approval.ref))}</code>?</h1>
 <p>{shown_text(approval.why)}</p>
-<p class=soft>Requested by {shown_text(_who(approval))}.</p>
+<p class=soft>Requested by {shown_text(_caller_label(approval))}.</p>
 {"".join(f'<p class="wrong" role="note"><strong>Warning:</strong> {shown_text(each)}</p>' for each in warnings)}
 {f"<dl>{parts}</dl>" if parts else "<p class=soft>No arguments.</p>"}
 <p class=soft>Expires at {approval.expires_at:%Y-%m-%d %H:%M:%S} UTC; the call is denied then.</p>
@@ -104,7 +104,7 @@ class ApprovalPage:
 </form>"""
 
 
-def _who(approval: Approval) -> str:
+def _caller_label(approval: Approval) -> str:
     principal = approval.principal
     parts = (principal.name, principal.source, principal.agent, principal.cwd)
     return f"{', '.join(each for each in parts if each)}, through {approval.door}"
@@ -116,7 +116,7 @@ def _verb(decision: str) -> Verb:
     return "approve" if decision == "approve" else "deny"
 
 
-def _refused(error: ToolcribError) -> Response:
+def _refusal(error: ToolcribError) -> Response:
     """Return a page with the reason, without a link to the console, which this address does not serve."""
     meaning = CODES[error.code].meaning
     content = f"<h1>{shown_text(meaning)}</h1><p>{shown_text(error.message)}</p>"

@@ -27,7 +27,7 @@ async def connect_app(
     if asked.scope == "project" and asked.agent is None and asked.cwd is not None:
         asked = replace(asked, agent=crib.permissions.default_agent(asked.cwd))
     wanted = chosen_set(crib, chosen) if chosen else None
-    done = await crib.clients.connect(_offered(crib, asked, tools), move=move, anyway=anyway, dry_run=dry_run)
+    done = await crib.clients.connect(_with_listing(crib, asked, tools), move=move, anyway=anyway, dry_run=dry_run)
     is_new = done.change.changed and not done.reasons
     if not dry_run and asked.scope == "user":
         await _choose(crib, asked, tools, wanted, is_new=is_new, by=by)
@@ -42,7 +42,7 @@ async def link_app(
 ) -> JsonObject:
     """Create a link that makes an app install this crib. Its token gets the tool set of a new app."""
     is_new = crib.tokens.named(app_scope(asked.client, asked.agent).name) is None
-    made = await crib.clients.link(_offered(crib, asked, tools), dry_run=dry_run)
+    made = await crib.clients.link(_with_listing(crib, asked, tools), dry_run=dry_run)
     if not dry_run:
         await _choose(crib, asked, tools, None, is_new=is_new, by=by)
     return made.to_json()
@@ -56,7 +56,7 @@ async def disconnect_app(crib: Crib, asked: AppConnectRequest, *, by: str, dry_r
     return done.to_json()
 
 
-def _offered(crib: Crib, asked: AppConnectRequest, tools: AppTools | None) -> AppConnectRequest:
+def _with_listing(crib: Crib, asked: AppConnectRequest, tools: AppTools | None) -> AppConnectRequest:
     """Return the request with the way of listing tools that the app's address names."""
     best = best_offer(crib, asked.client, asked.agent)
     return replace(asked, tools="all" if tools == "chosen" else tools, tools_if_new=best)

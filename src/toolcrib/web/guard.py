@@ -161,7 +161,7 @@ class RequestGuard:
                 await reply.send_whole(detour)
                 return
             app = self._admit_link(scope, headers) if is_link else await self._admit_known(scope, headers)
-            receive = self._limited(scope, headers, receive, reply)
+            receive = self._limit_body(scope, headers, receive, reply)
             if ENDED in scope:
                 await _until_ended(app(scope, receive, reply.send), scope[ENDED])
             else:
@@ -176,7 +176,7 @@ class RequestGuard:
         except Exception as error:  # noqa: BLE001 boundary: any failure becomes a refusal, logged by `unexpected`
             await reply.refuse(problems.unexpected(error))
 
-    def _limited(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, reply: "_Reply") -> Receive:
+    def _limit_body(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, reply: "_Reply") -> Receive:
         """Return a `receive` that limits a body of unknown length, and compares the body of a forwarded request."""
         if b"transfer-encoding" in headers:
             receive = _Counted(receive, reply, self._body_bytes).receive

@@ -115,7 +115,7 @@ class PublicEntrance:
     def _admit(self, scope: Scope) -> Scope:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         given = dict(headers)
-        peer = _parsed((scope.get("client") or ("",))[0])
+        peer = _parse_address((scope.get("client") or ("",))[0])
         self._check_peer(peer, given, scope["path"])
         if self._has_links and scope["path"].startswith(LINK_PATH):
             return scope  # the guard compares Host and Origin with the address of the links
@@ -148,7 +148,7 @@ class PublicEntrance:
         if not self._is_proxy(peer):
             return peer
         for text in reversed(headers.get(_FORWARDED, b"").decode("latin-1").split(",")):
-            address = _parsed(text.strip())
+            address = _parse_address(text.strip())
             if address is None or not self._is_proxy(address):
                 return address
         return None
@@ -169,7 +169,7 @@ def _check_origin(headers: dict[bytes, bytes]) -> None:
         raise Denied("origin.refused", "Cross-site requests are not allowed.")
 
 
-def _parsed(text: str) -> _Address | None:
+def _parse_address(text: str) -> _Address | None:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

@@ -94,8 +94,8 @@ async def hold(
         crib = await stack.enter_async_context(Crib(settings, environment=environment, eager=stays, on_time=stays))
         if public is not None:
             check_login(settings, crib)
-        outer = _kept(stack, bind_public(public, _port(settings, port))) if public is not None else None
-        listener = _kept(stack, _bind(settings, kind, port, is_public=public is not None))
+        outer = _keep_listener(stack, bind_public(public, _port(settings, port))) if public is not None else None
+        listener = _keep_listener(stack, _bind(settings, kind, port, is_public=public is not None))
         address = address_of(listener)
         crib.port = listener.getsockname()[1]
         stopping = Stopping(crib.gate, lambda: hurry())
@@ -119,7 +119,7 @@ async def hold(
         stack.push_async_exit(mcp)
         stack.callback(crib.feed.close)
         info = RunInfo(os.getpid(), url, kind, __version__, crib.started_at.isoformat())
-        stack.enter_context(_published(crib, info, reachable))
+        stack.enter_context(_publish(crib, info, reachable))
         stack.callback(asyncio.create_task(_keep_token(crib.home)).cancel)
         if stays:
             stack.push_async_callback(stopping.drain, settings.stop_grace)
@@ -146,7 +146,7 @@ def _endpoint(crib: Crib, key: bytes, stopping: Stopping) -> McpEndpoint:
     )
 
 
-def _kept(stack: AsyncExitStack, listener: socket.socket) -> socket.socket:
+def _keep_listener(stack: AsyncExitStack, listener: socket.socket) -> socket.socket:
     """Close a listener at the end, and keep it from child processes."""
     stack.callback(listener.close)
     stack.enter_context(kept_from_children(listener.fileno()))
@@ -154,7 +154,7 @@ def _kept(stack: AsyncExitStack, listener: socket.socket) -> socket.socket:
 
 
 @contextmanager
-def _published(crib: Crib, info: RunInfo, reachable: str) -> Generator[None]:
+def _publish(crib: Crib, info: RunInfo, reachable: str) -> Generator[None]:
     """Publish the address to commands on this machine, and the one that other nodes can reach to them."""
     write_run(crib.home, info)
     crib.membership.announce(reachable)

@@ -161,7 +161,7 @@ class Front:
             await self._request(message, line)
             if message.method == "notifications/initialized" and len(self._handshake) == 1:
                 self._handshake.append(line)
-                self._spawn(self._hear())
+                self._spawn(self._forward_messages())
         return None
 
     def _on_finished(self, request_id: RequestId, task: asyncio.Task[None]) -> None:
@@ -271,7 +271,7 @@ class Front:
         if message.id is not None and message.method:
             await self._write(RpcError(INTERNAL_ERROR, text).body(message.id))
 
-    async def _hear(self) -> None:
+    async def _forward_messages(self) -> None:
         """Forward server-initiated messages to a legacy client."""
         while True:
             try:

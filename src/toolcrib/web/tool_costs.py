@@ -40,7 +40,7 @@ def best_offer(crib: Crib, client: str, agent: str | None) -> OfferedTools:
     """Return how an app that is newly connected should list tools: by search if it would load too many definitions."""
     if connectable(client).defers_tools:
         return "all"
-    _, tokens = _received(crib, app_scope(client, agent), agent).chosen
+    _, tokens = _received_tools(crib, app_scope(client, agent), agent).chosen
     return "search" if tokens > crib.settings.search_above else "all"
 
 
@@ -50,7 +50,7 @@ def offers_of(crib: Crib, client: str | None, agent: str | None, over: ServerTyp
     `chosen` is the tool set of the app, and for one that is not connected the set it would get.
     """
     scope = app_scope(client, agent) if client is not None else None
-    (count, tokens), (some, cost) = _received(crib, scope, agent)
+    (count, tokens), (some, cost) = _received_tools(crib, scope, agent)
     found: list[JsonObject] = [
         {"tools": "all", "definitions": count, "tokens": tokens, "saves": 0},
         {"tools": "chosen", "definitions": some, "tokens": cost, "saves": tokens - cost},
@@ -91,7 +91,7 @@ class _Received(NamedTuple):
     chosen: tuple[int, int]
 
 
-def _received(crib: Crib, scope: ToolSetScope | None, agent: str | None) -> _Received:
+def _received_tools(crib: Crib, scope: ToolSetScope | None, agent: str | None) -> _Received:
     token = crib.tokens.named(scope.name) if scope is not None else None
     principal = token.principal if token is not None else replace(crib.owner(source="ide"), agent=agent)
     rules, limits = crib.permissions.rules(), rules_of(crib, scope) if scope is not None else []

@@ -28,7 +28,7 @@ _A_DAY: Final = 86_400
 def failure(status: int, headers: Mapping[str, str], body: bytes, about: str) -> ToolcribError:
     """Return the failure for a response; `about` describes the request."""
     reason = _reason(body)
-    said = f" GitHub says: {reason}" if reason else ""
+    detail = f" GitHub says: {reason}" if reason else ""
     wait = _wait(status, headers)
     if wait is not None:
         until = datetime.fromtimestamp(time.time() + wait, UTC).isoformat(timespec="seconds")
@@ -37,14 +37,16 @@ def failure(status: int, headers: Mapping[str, str], body: bytes, about: str) ->
     if status == 401:
         return ConfigError("github.token", "GitHub rejected the token.")
     if status == 403:
-        return Denied("github.forbidden", f"The GitHub token lacks the permission for this ({about}).{said}")
+        return Denied("github.forbidden", f"The GitHub token lacks the permission for this ({about}).{detail}")
     if status in (404, 410):
-        return NotFound("github.unknown", f"GitHub did not find this, or the token has no access to it: {about}.{said}")
+        return NotFound(
+            "github.unknown", f"GitHub did not find this, or the token has no access to it: {about}.{detail}"
+        )
     if status == 406:
         hint = "Read the commits, or the files on disk."
         return InvalidRequest("github.refused", f"GitHub does not return this because it is too large: {about}.", hint)
     if 400 <= status < 500:
-        return InvalidRequest("github.refused", f"GitHub refused the request ({about}, status {status}).{said}")
+        return InvalidRequest("github.refused", f"GitHub refused the request ({about}, status {status}).{detail}")
     return Unavailable("github.failed", f"GitHub answered with status {status} ({about}).", "Try again in a minute.")
 
 

@@ -72,7 +72,7 @@ class Notifier:
 
     async def follow(self) -> None:
         """Forward notices published by other parts to the channels until cancelled; drops the oldest when flooded."""
-        stop = self._feed.listen(self._hear)
+        stop = self._feed.listen(self._on_event)
         try:
             while True:
                 await self._news.wait()
@@ -82,7 +82,7 @@ class Notifier:
         finally:
             stop()
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if event.kind == "notice" and not self._is_telling:
             self._queued.append(OwnerNotice.of_json(event.data))
             self._news.set()

@@ -186,7 +186,7 @@ class Schedules:
         """Start a run immediately and return it. Raises `schedule.running`, `crib.stopped`."""
         self._stop_switch.check()
         schedule = await self.get(id)
-        if await self._goes_on(schedule, self._clock.now()):
+        if await self._is_running(schedule, self._clock.now()):
             raise Conflict("schedule.running", f"Schedule {schedule.name} is already running.")
         run = await self._runs.claim(schedule, self._clock.now())
         if run is None:
@@ -317,14 +317,14 @@ class Schedules:
             if schedule.missed == "skip":
                 return await self._runs.leave_out(schedule, due_at, "Skipped: no crib was running when it was due.")
             due_at = latest_missed(schedule.cadence, due_at, now)
-        if schedule.overlap == "skip" and await self._goes_on(schedule, now):
+        if schedule.overlap == "skip" and await self._is_running(schedule, now):
             return await self._runs.leave_out(schedule, due_at, "Skipped: the previous run was still in progress.")
         run = await self._runs.claim(schedule, due_at)
         if run is not None:
             self._begin(schedule, run)
         return None
 
-    async def _goes_on(self, schedule: Schedule, now: datetime) -> bool:
+    async def _is_running(self, schedule: Schedule, now: datetime) -> bool:
         """Return whether a run is in progress, here or in another crib that is presumably alive.
 
         The database decides: a run that has ended there must not hold up the next one while this crib finishes it.
@@ -386,7 +386,7 @@ class Schedules:
         readiness = await self._check.look(schedule)
         ended = await self._runs.make(schedule, run, readiness)
         if readiness.revoked is not None:
-            await self._rest(schedule, readiness.revoked)
+            await self._pause_revoked(schedule, readiness.revoked)
             return
         while ended.state == "failed" and ended.attempt <= schedule.retries:
             self._retrying.add(schedule.id)
@@ -398,21 +398,21 @@ class Schedules:
             if again is None:
                 return
             ended = await self._runs.make(schedule, again, await self._check.look(schedule))
-        await self._judge(schedule, ended)
+        await self._count_failures(schedule, ended)
 
     async def pause_revoked(self) -> None:
         """Pause every schedule whose creator was revoked."""
         for schedule in await load_schedules(self._store):
             revoked = None if schedule.paused else await self._check.revoked(schedule)
             if revoked is not None:
-                await self._rest(schedule, revoked)
+                await self._pause_revoked(schedule, revoked)
 
-    async def _rest(self, schedule: Schedule, revoked: str) -> None:
+    async def _pause_revoked(self, schedule: Schedule, revoked: str) -> None:
         """Pause a schedule whose creator was revoked, with a notice."""
         paused = await self.pause(schedule.id, f"Paused. {revoked}")
         self._publish("notice", {"level": "warning", "message": f"Schedule {paused.name}: {paused.reason}"})
 
-    async def _judge(self, schedule: Schedule, run: Run) -> None:
+    async def _count_failures(self, schedule: Schedule, run: Run) -> None:
         """Count consecutive failures; pause the schedule with a notice after too many."""
 
         def count_failure(kept: Schedule) -> Schedule:

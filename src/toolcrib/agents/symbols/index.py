@@ -154,13 +154,13 @@ def _matching(
         for symbol in known.source.symbols
         if sought in symbol.name.lower()
         and (not kinds or symbol.kind in kinds)
-        and (not within or _stands_in(symbol, within))
+        and (not within or _is_inside(symbol, within))
     ]
     best = nsmallest(limit, found, key=lambda symbol: (*_distance(symbol.name, name), symbol.file, symbol.line))
     return SymbolResult(tuple(best), len(found), state)
 
 
-def _stands_in(symbol: Symbol, within: str) -> bool:
+def _is_inside(symbol: Symbol, within: str) -> bool:
     return f".{(symbol.container or '').lower()}".endswith(f".{within}")
 
 

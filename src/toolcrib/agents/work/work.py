@@ -241,7 +241,7 @@ class Work:
             state=_ENDS.get(state, "failed"),
             ended_at=self._now(),
             result=result[:_LONGEST_RESULT] or None,
-            reason=reason or await self._why(id, state),
+            reason=reason or await self._last_error(id, state),
             cost_usd=session.spent.cost_usd,
         )
 
@@ -265,7 +265,7 @@ class Work:
                         return answer, str(event.data["reason"])
         return answer, "interrupted"
 
-    async def _why(self, id: str, state: str) -> str | None:
+    async def _last_error(self, id: str, state: str) -> str | None:
         """Return the session's last error if the turn did not complete."""
         if state == "completed":
             return None
@@ -283,8 +283,8 @@ class Work:
             return replace(task, diff=await self._git.difference(task.repository, task.base, commit))
         except ToolcribError as error:
             logger.warning("Could not commit the changes of work task %s: %s", task.id, error)
-            told = f"{task.reason} {error.message}" if task.reason else error.message
-            return replace(task, reason=told)
+            failure_reason = f"{task.reason} {error.message}" if task.reason else error.message
+            return replace(task, reason=failure_reason)
 
     async def _mark_lost(self, task: Task) -> Task:
         lost = replace(

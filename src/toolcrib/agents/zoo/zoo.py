@@ -185,7 +185,7 @@ class Zoo:
                 own = [each for each in differing if self._writing[each]]
                 self._take(own, rows, self._publish)
                 self._take([each for each in differing if not self._writing[each]], rows, publish)
-        self._tell()
+        self._publish_changes()
 
     async def _write(self, agent_id: str, work: Awaitable[Done], /) -> Done:
         """Execute a change and update the index, even if the caller is cancelled."""
@@ -196,7 +196,7 @@ class Zoo:
                 await self._take_own(agent_id)
             finally:
                 self._writing[agent_id] -= 1
-            self._tell()
+            self._publish_changes()
             return done
         raise AssertionError("nothing ends a shielded scope")
 
@@ -228,7 +228,7 @@ class Zoo:
             yield
         finally:
             self._holding -= 1
-            self._tell()
+            self._publish_changes()
 
     def _take(self, ids: Sequence[str], rows: Sequence[IndexRow], publish: Publish) -> None:
         found = {row.id: row for row in rows}
@@ -244,7 +244,7 @@ class Zoo:
             else:
                 self._index[agent_id] = new
 
-    def _tell(self) -> None:
+    def _publish_changes(self) -> None:
         if self._holding or not self._changes_to_publish:
             return
         news, self._changes_to_publish = self._changes_to_publish, []

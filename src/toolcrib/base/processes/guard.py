@@ -48,14 +48,14 @@ class ProcessGuard:
     def add(self, group: int) -> None:
         """Add a process group."""
         self._groups.add(group)
-        if self._process is None or not self._tell(f"+ {group}\n"):
+        if self._process is None or not self._send(f"+ {group}\n"):
             self._begin()
 
     def remove(self, group: int) -> None:
         """Remove a group, before its leader is reaped."""
         if group in self._groups:
             self._groups.discard(group)
-            self._tell(f"- {group}\n")
+            self._send(f"- {group}\n")
 
     def close(self) -> None:
         """Close the pipe: the guard ends the groups that are still listed."""
@@ -77,9 +77,9 @@ class ProcessGuard:
             return
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)
-        self._tell("".join(f"+ {group}\n" for group in sorted(self._groups)))
+        self._send("".join(f"+ {group}\n" for group in sorted(self._groups)))
 
-    def _tell(self, lines: str) -> bool:
+    def _send(self, lines: str) -> bool:
         if self._process is None or self._process.stdin is None:
             return False
         try:

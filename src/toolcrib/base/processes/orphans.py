@@ -164,11 +164,11 @@ def sweep(records: Path, marker: str) -> Swept:
     left: set[int] = set()
     for _ in range(_ROUNDS):  # processes may fork while they are killed
         found = [seen for seen in processes() if seen.pid not in ended]
-        ours = [seen for seen in found if is_ours(seen)]
-        left = {seen.pid for seen in found if seen not in ours and _is_marked(seen, marker)}
-        if not ours:
+        own = [seen for seen in found if is_ours(seen)]
+        left = {seen.pid for seen in found if seen not in own and _is_marked(seen, marker)}
+        if not own:
             break
-        ended |= end(ours, is_ours, signal.SIGKILL, _DEATH_WAIT)
+        ended |= end(own, is_ours, signal.SIGKILL, _DEATH_WAIT)
     records.unlink(missing_ok=True)
     return Swept(tuple(sorted(ended)), tuple(sorted(left)))
 

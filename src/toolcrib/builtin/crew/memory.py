@@ -115,7 +115,7 @@ async def crib_recall_memory(
         return {"memories": [_memory(await zoo.brain.get(agent, key))], "more": False}
     wanted = EntryQuery(type, tuple(tags or ()), limit=MOST_SEARCHED if query else limit + 1)
     words = (query or "").casefold().split()
-    found = [entry for entry in await zoo.brain.find(agent, wanted) if _says(entry, words)]
+    found = [entry for entry in await zoo.brain.find(agent, wanted) if _matches(entry, words)]
     return {"memories": [_memory(entry) for entry in found[:limit]], "more": len(found) > limit}
 
 
@@ -126,7 +126,7 @@ async def crib_delete_memory(key: Key, *, zoo: ZooOf, context: Calling) -> Forgo
     return {"key": key, "deleted": True}
 
 
-def _says(entry: BrainEntry, words: list[str]) -> bool:
+def _matches(entry: BrainEntry, words: list[str]) -> bool:
     text = " ".join((entry.id, entry.content, *entry.tags)).casefold()
     return all(word in text for word in words)
 

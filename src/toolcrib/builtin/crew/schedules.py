@@ -50,25 +50,25 @@ async def crib_manage_schedule(
     cadence in words, the next runs and its readiness: the problems listed there would make a run fail. Limits: 20
     schedules, for yourself only; you can change those you created, and resume those you paused.
     """
-    who = context.principal
+    requester = context.principal
     draft = Draft(name, agent, prompt, cron, timezone, every_minutes, at, mode, tools, max_minutes, max_cost_usd)
     match action:
         case "list":
-            return {"schedules": [await scheduling.shown(each) for each in await scheduling.list(who)]}
+            return {"schedules": [await scheduling.shown(each) for each in await scheduling.list(requester)]}
         case "history":
-            return {"runs": [run.to_json() for run in await scheduling.history(who, id, limit)]}
+            return {"runs": [run.to_json() for run in await scheduling.history(requester, id, limit)]}
         case "delete":
-            return {"deleted": (await scheduling.remove(who, id)).id}
+            return {"deleted": (await scheduling.remove(requester, id)).id}
         case "create":
-            found = await scheduling.create(who, draft)
+            found = await scheduling.create(requester, draft)
         case "update":
-            found = await scheduling.change(who, id, draft)
+            found = await scheduling.change(requester, id, draft)
         case "pause":
-            found = await scheduling.pause(who, id)
+            found = await scheduling.pause(requester, id)
         case "resume":
-            found = await scheduling.resume(who, id)
+            found = await scheduling.resume(requester, id)
         case "get":
-            found = await scheduling.get(who, id)
+            found = await scheduling.get(requester, id)
     return {"schedule": await scheduling.shown(found)}
 
 

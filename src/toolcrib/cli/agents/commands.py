@@ -116,7 +116,7 @@ def create(
     if "name" not in body:
         raise InvalidRequest("cli.usage", "Missing option '--name'.")
     done = ask_crib(invocation, lambda client: client.create_agent(body, template=template))
-    _tell(done, "Created", invocation.as_json)
+    _report(done, "Created", invocation.as_json)
 
 
 @app.command("edit")
@@ -158,7 +158,7 @@ def edit(
             done = await client.change_skill(agent, skill, {"enabled": enabled})
         return done
 
-    _tell(ask_crib(invocation, work), "Changed", invocation.as_json)
+    _report(ask_crib(invocation, work), "Changed", invocation.as_json)
 
 
 @app.command("delete")
@@ -181,7 +181,7 @@ def clone(
     """Copy an agent, without its memory."""
     invocation = begin(ctx, home, as_json)
     body = {key: value for key, value in {"id": new_id, "name": name}.items() if value is not None}
-    _tell(ask_crib(invocation, lambda client: client.clone_agent(agent, body)), "Created", invocation.as_json)
+    _report(ask_crib(invocation, lambda client: client.clone_agent(agent, body)), "Created", invocation.as_json)
 
 
 @app.command("inject")
@@ -236,7 +236,7 @@ def restore(
 ) -> None:
     """Restore an earlier version as a new one; a deleted agent comes back without its memory."""
     invocation = begin(ctx, home, as_json)
-    _tell(ask_crib(invocation, lambda client: client.restore_agent(agent, version)), "Restored", invocation.as_json)
+    _report(ask_crib(invocation, lambda client: client.restore_agent(agent, version)), "Restored", invocation.as_json)
 
 
 app.command("export")(agents_move.export_agent)
@@ -263,7 +263,7 @@ def _body(
     return {**body, **{name: value for name, value in named.items() if value is not None}}
 
 
-def _tell(agent: "JsonObject", done: str, as_json: bool) -> None:
+def _report(agent: "JsonObject", done: str, as_json: bool) -> None:
     if as_json:
         output.document(agent)
     else:

@@ -87,7 +87,7 @@ async def _at_terminal(invocation: Invocation, wanted: "Wanted", prompt: str | N
     chat: LiveChat | None = None
     first = prompt
 
-    async def talk(client: "ApiClient") -> None:
+    async def run_chat(client: "ApiClient") -> None:
         nonlocal chat, first
         if chat is None:
             session = await begin_or_resume(client, wanted)
@@ -97,7 +97,7 @@ async def _at_terminal(invocation: Invocation, wanted: "Wanted", prompt: str | N
         await chat.run(client, line)
 
     try:
-        await keep_running(invocation.settings, talk)
+        await keep_running(invocation.settings, run_chat)
     finally:
         if chat is not None and not chat.is_deleted:
             output.note(f"Resume this session with `{resume_command(chat.session)}`.")
@@ -114,12 +114,12 @@ async def _without_terminal(invocation: Invocation, wanted: "Wanted", prompt: st
 
     chat: PlainChat | None = None
 
-    async def talk(client: "ApiClient") -> None:
+    async def run_chat(client: "ApiClient") -> None:
         nonlocal chat
         if chat is None:
             session = await begin_or_resume(client, wanted)
             chat = PlainChat(session, prompts(prompt), as_json=invocation.as_json)
         await chat.run(client)
 
-    await keep_running(invocation.settings, talk)
+    await keep_running(invocation.settings, run_chat)
     return 0 if chat is None else chat.exit_code

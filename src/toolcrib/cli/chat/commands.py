@@ -61,7 +61,7 @@ async def _tools(chat: "LiveChat", words: str) -> None:
         show_tools(found, as_json=False)
 
 
-async def _why(chat: "LiveChat", tool: str) -> None:
+async def _explain(chat: "LiveChat", tool: str) -> None:
     ref, session = parse_ref(tool), await chat.client.sessions.get(chat.id)
     asked = {"source": "source", "mode": "mode", "cwd": "cwd", "agent": "agentId", "session": "id"}
     found = await chat.client.permissions.explain(str(ref), **{name: session.get(key) for name, key in asked.items()})
@@ -126,7 +126,7 @@ COMMANDS: Final[dict[str, ChatCommand]] = {
         run_mcp,
     ),
     "tools": ChatCommand("[WORDS]", "list or search the tools of this session", _tools),
-    "why": ChatCommand("SERVER/TOOL", "explain the decision for a tool", _why),
+    "why": ChatCommand("SERVER/TOOL", "explain the decision for a tool", _explain),
     "mode": ChatCommand(
         "MODE", "change the permission mode: default, acceptEdits, plan, dontAsk, bypassPermissions", _mode
     ),

@@ -266,13 +266,13 @@ class LiveChat:
     async def _answer_line(self, row_for: Ask | None, line: str) -> None:
         try:
             if row_for is None:
-                await self._say(line)
+                await self._submit(line)
             elif self._asks.get(row_for.id) is not row_for:
                 self.tell("Already answered.")
             elif row_for.questions:
                 await self._answer_question(row_for, line)
             else:
-                await self._judge(row_for, line)
+                await self._answer_approval(row_for, line)
         except ToolcribError as error:
             if is_lost(error):
                 if row_for is None:
@@ -280,7 +280,7 @@ class LiveChat:
                 raise
             self.screen.show(failure_lines(error.message, error.hint))
 
-    async def _say(self, line: str) -> None:
+    async def _submit(self, line: str) -> None:
         if line.startswith("/") and not line.startswith("//"):
             self.screen.show([ViewLine(""), ViewLine(f"> {line}", "strong")])
             await self._run_cancellable(line)
@@ -310,9 +310,9 @@ class LiveChat:
             self._release_input(ask)
         self._draw()
 
-    async def _judge(self, ask: Ask, line: str) -> None:
+    async def _answer_approval(self, ask: Ask, line: str) -> None:
         if ask.is_editing:
-            return await self._judge_edited(ask, line)
+            return await self._answer_edited(ask, line)
         verdict = read_verdict(line, needs_word=ask.needs_word)
         if verdict is None:
             self.tell(f"Invalid answer. {choice_lines(ask)[0]}")
@@ -324,7 +324,7 @@ class LiveChat:
         else:
             await self._send_verdict(ask, verdict)
 
-    async def _judge_edited(self, ask: Ask, line: str) -> None:
+    async def _answer_edited(self, ask: Ask, line: str) -> None:
         if line.strip():
             try:
                 arguments = parse_arguments(line)

@@ -95,7 +95,7 @@ class PlainChat:
             self._error = str(event["code"])
         if event["kind"] == "done":
             self._awaited = False
-            self._judge(str(event.get("reason")))
+            self._update_exit_code(str(event.get("reason")))
 
     def _show(self, pieces: list[Piece]) -> None:
         for piece in pieces:
@@ -104,7 +104,7 @@ class PlainChat:
             elif piece.tone == "plain":
                 output.part(piece.text)
 
-    def _judge(self, reason: str) -> None:
+    def _update_exit_code(self, reason: str) -> None:
         """Update the exit code; the worst turn counts."""
         if reason == "completed":
             return

@@ -49,7 +49,7 @@ class Screen:
     def show(self, pieces: Iterable[Piece]) -> None:
         """Print pieces above the input row."""
         away = self._erase()
-        made = "".join(self._render(part) for piece in pieces for part in self._styled(piece))
+        made = "".join(self._render(part) for piece in pieces for part in self._style(piece))
         if made:
             self._write(away + made + self._below())
 
@@ -78,7 +78,7 @@ class Screen:
         self._write(self._erase() + self._new_row())
         self._has_row = False
 
-    def _styled(self, piece: Piece) -> Iterable[Piece]:
+    def _style(self, piece: Piece) -> Iterable[Piece]:
         """Return an agent's text with its Markdown as styles; without styles, the marks stay."""
         if isinstance(piece, ViewLine):
             self._markdown.reset()

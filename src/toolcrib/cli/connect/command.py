@@ -165,7 +165,7 @@ def _connect(invocation: Invocation, client: str | None, wish: _Wish, *, dry_run
 
     plans = ask_crib(invocation, look)
     if dry_run:
-        _tell(invocation, client, [_choose(plan, move) for plan in plans], wish.scope, is_done=False)
+        _report(invocation, client, [_choose(plan, move) for plan in plans], wish.scope, is_done=False)
         return
     agreed: list[tuple[str, bool, _Wish]] = []
     for plan in plans:
@@ -180,7 +180,7 @@ def _connect(invocation: Invocation, client: str | None, wish: _Wish, *, dry_run
             await crib.connections.connect(name, each.body(move=moves, dry_run=False)) for name, moves, each in agreed
         ]
 
-    _tell(invocation, client, ask_crib(invocation, work) if agreed else [], wish.scope, is_done=True)
+    _report(invocation, client, ask_crib(invocation, work) if agreed else [], wish.scope, is_done=True)
 
 
 async def _find_apps(crib: "ApiClient", wish: _Wish) -> "list[str]":
@@ -233,7 +233,7 @@ def _confirm(plan: "JsonObject", question: str, yes: bool) -> bool:
     return confirm(question)
 
 
-def _tell(
+def _report(
     invocation: Invocation, client: str | None, answers: "list[JsonObject]", scope: str, *, is_done: bool
 ) -> None:
     if invocation.as_json:

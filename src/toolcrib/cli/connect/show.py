@@ -67,13 +67,13 @@ def show_done(done: "JsonObject", scope: str) -> None:
     change, title = done["change"], done["title"]
     how = "over HTTP" if done["type"] == "http" else "over stdio"
     how += ", with its own token" if done["level"] is not None else ""
-    who = f" as {done['agent']}" if done["agent"] is not None else ""
+    identity = f" as {done['agent']}" if done["agent"] is not None else ""
     if not change["changed"]:
         output.note(f"Nothing to change: {title} is already connected ({change['file']}).")
     elif done["reasons"]:
-        output.line(f"Repaired {title}{who}: {'; '.join(done['reasons'])} ({change['file']}).")
+        output.line(f"Repaired {title}{identity}: {'; '.join(done['reasons'])} ({change['file']}).")
     else:
-        output.line(f"Connected {title}{who} {how} ({change['file']}).")
+        output.line(f"Connected {title}{identity} {how} ({change['file']}).")
     if done["moved"] is not None:
         show_transfer(done["moved"], "moved  ")
     (offer,) = (each for each in done["offers"] if each["tools"] == done["tools"])

@@ -49,7 +49,7 @@ def test(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, as
         work = _test_each if not invocation.as_json else _test_all
         _show_all(invocation, ask_crib(invocation, work))
         return
-    server, findings = ask_crib(invocation, lambda client: _tested(client, name))
+    server, findings = ask_crib(invocation, lambda client: _test(client, name))
     if not invocation.as_json:
         show_status(server)
         output.warn_all(findings)
@@ -61,7 +61,7 @@ def test(ctx: typer.Context, name: AllOrName = None, home: HomeOption = None, as
         output.document(server)
 
 
-async def _tested(client: "ApiClient", name: str) -> "tuple[JsonObject, list[JsonObject]]":
+async def _test(client: "ApiClient", name: str) -> "tuple[JsonObject, list[JsonObject]]":
     """Return the server after connecting it, and the findings in the tools that it offers."""
     async with _waiting_for(client, {name: name}):
         server = await client.test_server(name)
@@ -98,7 +98,7 @@ async def _waiting_for(client: "ApiClient", waiting: "Mapping[str, str]") -> "As
 
     begun = anyio.current_time()
 
-    async def tell() -> None:
+    async def report_waiting() -> None:
         while True:
             await anyio.sleep(_TELL_SECONDS)
             seconds = anyio.current_time() - begun
@@ -106,7 +106,7 @@ async def _waiting_for(client: "ApiClient", waiting: "Mapping[str, str]") -> "As
 
     try:
         async with anyio.create_task_group() as teller:
-            teller.start_soon(tell)
+            teller.start_soon(report_waiting)
             yield
             teller.cancel_scope.cancel()
     except ExceptionGroup as group:

@@ -68,12 +68,12 @@ def move(
     invocation = begin(ctx, home, as_json)
     plan = ask_crib(invocation, lambda client: client.secrets.move(names or (), dry_run=True))
     if dry_run or not plan["moved"]:
-        _tell_moved(invocation, plan)
+        _report_moves(invocation, plan)
         return
     if not yes:
         _show_plan(plan)
         _agree("Move them?")
-    _tell_moved(invocation, ask_crib(invocation, lambda client: client.secrets.move(names or ())))
+    _report_moves(invocation, ask_crib(invocation, lambda client: client.secrets.move(names or ())))
 
 
 @app.command("undo")
@@ -170,7 +170,7 @@ def _stored_row(secret: "JsonObject") -> tuple[str, ...]:
     return secret["name"], _PLACES[secret["place"]], secret["project"] or "", used_by, created
 
 
-def _tell_moved(invocation: Invocation, answer: "JsonObject") -> None:
+def _report_moves(invocation: Invocation, answer: "JsonObject") -> None:
     if invocation.as_json:
         output.document(answer)
         return

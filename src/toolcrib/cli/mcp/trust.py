@@ -60,7 +60,7 @@ def agree(invocation: Invocation, what: str, *, yes: bool = False, allow_secrets
             for server, digest in zip(servers, shown, strict=True)
         ]
 
-    _tell(invocation, ask_crib(invocation, work), "is trusted")
+    _report(invocation, ask_crib(invocation, work), "is trusted")
 
 
 def agree_to_import(questions: "list[JsonObject]", *, yes: bool) -> None:
@@ -87,7 +87,7 @@ def untrust(ctx: typer.Context, what: WhatArgument, home: HomeOption = None, as_
             return await client.untrust_path(path)
         return [await client.untrust_server(server["alias"]) for server in servers]
 
-    _tell(invocation, ask_crib(invocation, work), "is not trusted")
+    _report(invocation, ask_crib(invocation, work), "is not trusted")
 
 
 async def _find(client: "ApiClient", what: str) -> "tuple[str | None, list[JsonObject]]":
@@ -146,7 +146,7 @@ def _ask_to_agree(questions: "list[JsonObject]", yes: bool, allow_secrets: bool)
     return True
 
 
-def _tell(invocation: Invocation, servers: "list[JsonObject]", words: str) -> None:
+def _report(invocation: Invocation, servers: "list[JsonObject]", words: str) -> None:
     if invocation.as_json:
         output.document(servers)
         return

@@ -128,12 +128,12 @@ async def _send_and_wait(invocation: Invocation, session: str, text: str) -> int
 
     chat: PlainChat | None = None
 
-    async def talk(client: "ApiClient") -> None:
+    async def run_chat(client: "ApiClient") -> None:
         nonlocal chat
         chat = chat or PlainChat(await client.sessions.get(session), prompts(text), as_json=invocation.as_json)
         await chat.run(client)
 
-    await keep_running(invocation.settings, talk)
+    await keep_running(invocation.settings, run_chat)
     return 0 if chat is None else chat.exit_code
 
 

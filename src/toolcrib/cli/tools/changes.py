@@ -71,7 +71,7 @@ def accept(
     held = _find_change(invocation, subject)
     if held is not None:
         _look(held, yes)
-    _judge(invocation, subject, "accept", held["hash"] if held is not None else None)
+    _review(invocation, subject, "accept", held["hash"] if held is not None else None)
 
 
 def reject(
@@ -86,7 +86,7 @@ def reject(
     held = _find_change(invocation, subject)
     if held is None:
         raise NotFound("pin.unknown", f"The definition of {tool} did not change.")
-    _judge(invocation, subject, "reject", held["hash"])
+    _review(invocation, subject, "reject", held["hash"])
 
 
 def _subject(text: str, what: str | None) -> "tuple[str, ToolRef]":
@@ -118,7 +118,7 @@ def _look(held: "JsonObject", yes: bool) -> None:
         raise Denied("tool.changed", "Nothing was accepted.", "The tool stays hidden.")
 
 
-def _judge(invocation: Invocation, subject: "tuple[str, ToolRef]", verdict: str, hash: str | None) -> None:
+def _review(invocation: Invocation, subject: "tuple[str, ToolRef]", verdict: str, hash: str | None) -> None:
     what, ref = subject
     reviewed = ask_crib(invocation, lambda client: client.permissions.judge(ref, verdict, hash, what))
     if invocation.as_json:

@@ -62,11 +62,11 @@ class Consent:
         self._may_answer = may_answer
 
     async def obtain(
-        self, question: ApprovalRequest, context: CallContext, check: Check, patience: float | None = None
+        self, question: ApprovalRequest, context: CallContext, check: Check, approval_timeout: float | None = None
     ) -> ApprovalAnswer:
-        """Request an approval and wait up to `patience` seconds. Raises `Denied` if too many approvals are pending."""
+        """Request an approval and wait up to `approval_timeout` seconds. Raises `Denied` if too many are pending."""
         client = context.client
-        async with self._approvals.open(question, seconds=patience or WAIT, check=check) as pending:
+        async with self._approvals.open(question, seconds=approval_timeout or WAIT, check=check) as pending:
             async with anyio.create_task_group() as beside:
                 if context.report_progress is not None:
                     beside.start_soon(self._report, pending, context.report_progress)
@@ -128,11 +128,11 @@ class Consent:
         self, id: str, decision: Literal["approve", "deny"], question: ApprovalRequest, reason: str | None = None
     ) -> None:
         """Answer for the person behind the client. Shielded, so that the end of the wait cannot cut off the record."""
-        told: JsonObject = {"id": id, "decision": decision, "scope": "once"}
-        told |= {"reason": reason} if reason is not None else {}
+        details: JsonObject = {"id": id, "decision": decision, "scope": "once"}
+        details |= {"reason": reason} if reason is not None else {}
         answer = partial(self._approvals.answer, id, decision, by=question.principal, reason=reason)
         with acting(question.principal, question.door), anyio.CancelScope(shield=True):
-            await self._changes.record("approvals.answer", told, answer)
+            await self._changes.record("approvals.answer", details, answer)
 
 
 def _read(reply: JsonObject) -> tuple[str | None, str | None]:

@@ -98,8 +98,8 @@ def stored_answer(approval: Approval, row: Approval) -> ApprovalAnswer:
 
 def already_decided(id: str, decision: str = "closed", by: str | None = None) -> Conflict:
     """Return the error for an approval that was already decided, and by whom."""
-    who = f" by {by}" if by else ""
-    return Conflict("approval.decided", f"Approval {id} was already {decision}{who}.")
+    decider = f" by {by}" if by else ""
+    return Conflict("approval.decided", f"Approval {id} was already {decision}{decider}.")
 
 
 def rule_of_answer(approval: Approval, reply: ApprovalReply, now: datetime) -> Rule:

@@ -40,8 +40,8 @@ class Anchor:
 
     def is_signed_by(self, key: HeadKey) -> bool:
         """Return whether this key signed the anchor."""
-        said = f"{self.crib} {self.records} {self.at}"
-        return self.signature is not None and key.fits(self.signature, self.head, said)
+        signed_text = f"{self.crib} {self.records} {self.at}"
+        return self.signature is not None and key.fits(self.signature, self.head, signed_text)
 
     def to_json(self) -> JsonObject:
         """Return the public JSON."""

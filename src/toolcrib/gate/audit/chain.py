@@ -126,8 +126,8 @@ def span(first: int, last: int) -> str:
 def columns_of(record: JsonObject) -> tuple[str | None, ...]:
     """Return the columns of a record (`COLUMNS`), from its JSON."""
     principal = record.get("principal")
-    who: JsonObject = principal if is_object(principal) else {}
-    caller = (who.get("name"), who.get("agent"), who.get("session"))
+    shape: JsonObject = principal if is_object(principal) else {}
+    caller = (shape.get("name"), shape.get("agent"), shape.get("session"))
     values = (record.get("at"), record.get("phase"), record.get("door"), *caller, *map(record.get, _LAST))
     return tuple(value if isinstance(value, str) else None for value in values)
 

@@ -58,7 +58,7 @@ class Changes:
         try:
             result = await work()
         except BaseException:  # boundary: a failed change records its outcome first
-            self._tell({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": True})
+            self._append_soon({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": True})
             raise
         try:
             if self._share is not None:
@@ -79,7 +79,7 @@ class Changes:
     def noticed(self, kind: str, changed: JsonObject, /, *, by: Principal = _OWNER) -> None:
         """Record a change that was made elsewhere, without waiting."""
         body = change(kind, changed, by, "library", self._audit.redactor)
-        self._tell({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": False})
+        self._append_soon({"phase": "outcome", **body, "rulesVersion": self._rules(), "isError": False})
 
     async def _record(self, body: JsonObject) -> None:
         try:
@@ -87,7 +87,7 @@ class Changes:
         except ConstraintError as error:
             raise Unavailable("audit.unavailable", "Another node has taken over the work of this one.") from error
 
-    def _tell(self, body: JsonObject) -> None:
+    def _append_soon(self, body: JsonObject) -> None:
         def notice(recorded: "asyncio.Future[int]") -> None:
             if not recorded.cancelled() and (error := recorded.exception()) is not None:
                 logger.error("Could not record a change: %s", error)

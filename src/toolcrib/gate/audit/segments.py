@@ -179,7 +179,7 @@ class Segments:
         last = await self._store.read(lambda connection: _last_before(connection, lane, before, keep))
         while base.number < last:
             segment = await self._write(base, min(last, base.number + MOST_RECORDS))
-            await self._tell(SEALING, segment, by, door)
+            await self._record_change(SEALING, segment, by, door)
             await anyio.to_thread.run_sync(add_to_list, self._folder / LIST, segment)
             base = ChainHead(segment.last, segment.hash)
             await self._delete(base)
@@ -202,7 +202,7 @@ class Segments:
                 if segment.erased_at is not None or segment.sealed_at >= moment(before):
                     continue
                 gone = replace(segment, erased_at=moment(datetime.now(UTC)))
-                await self._tell(ERASING, gone, by, door)
+                await self._record_change(ERASING, gone, by, door)
                 await anyio.to_thread.run_sync(add_to_list, self._folder / LIST, gone)
                 await anyio.to_thread.run_sync(lambda file=gone.file: (self._folder / file).unlink(missing_ok=True))
                 erased.append(gone)
@@ -237,7 +237,7 @@ class Segments:
             frozenset(first for _, erasures in found for first in erasures),
         )
 
-    async def _tell(self, kind: str, segment: Segment, by: Principal, door: str) -> None:
+    async def _record_change(self, kind: str, segment: Segment, by: Principal, door: str) -> None:
         """Record in the chain what was done with a segment."""
         await self._record({"phase": "outcome", **change(kind, segment.to_json(), by, door), "isError": False})
 

@@ -173,12 +173,12 @@ class CallStatistics:
 
 def _key(tool: str, record: JsonObject) -> CallKey:
     principal: Json = record.get("principal")
-    who: JsonObject = principal if is_object(principal) else {}
-    agent, project = who.get("agent"), who.get("cwd")
+    shape: JsonObject = principal if is_object(principal) else {}
+    agent, project = shape.get("agent"), shape.get("cwd")
     return CallKey(
         tool,
         agent if isinstance(agent, str) else None,
-        "session" if who.get("kind") == "session" else str(who.get("name") or "unknown"),
+        "session" if shape.get("kind") == "session" else str(shape.get("name") or "unknown"),
         project if isinstance(project, str) else None,
     )
 

@@ -155,7 +155,7 @@ class Intake:
                 if new >= SHOWN_TOGETHER:
                     await self._show(place, upstreams)
                     new = 0
-                new += await self._judge(each, others)
+                new += await self._review(each, others)
             await self._show(place, upstreams)
             current = {id(each) for each in upstreams}
             if len(self._taken) > 4 * len(current) + 100:  # sources come and go, and an `id` may be reused
@@ -201,7 +201,7 @@ class Intake:
         self._taken[id(upstream)] = replace(taken, part=part, verdict=verdict)
         return True
 
-    async def _judge(self, upstream: IntakeSource, others: "_Others") -> int:
+    async def _review(self, upstream: IntakeSource, others: "_Others") -> int:
         """Judge what a server offers. Returns the number of its accepted tools."""
         offer, judgement, verdict = upstream.offer, self._judgement, None
         before = self._taken.get(id(upstream))
@@ -246,8 +246,8 @@ class Intake:
 
     def introduction(self, upstream: IntakeSource) -> Introduction | None:
         """Return how a server introduced itself, with the accepted texts."""
-        said = upstream.introduction
-        return pinned_introduction(self._pins, upstream.identity, said) if said is not None else None
+        offered = upstream.introduction
+        return pinned_introduction(self._pins, upstream.identity, offered) if offered is not None else None
 
     def changes(self, place: ProjectPath) -> list[JsonObject]:
         """Return the held definitions in a directory, each with its subject, differences and hash."""

@@ -44,13 +44,13 @@ class PinnedContent:
 
 
 async def see_content(
-    pins: Pins, identity: str, source: ContentSource, said: Introduction | None, *, is_again: bool = False
+    pins: Pins, identity: str, source: ContentSource, introduction: Introduction | None, *, is_again: bool = False
 ) -> PinnedContent:
-    """Judge everything a server offers besides tools. `said` is None while the server is unknown.
+    """Judge everything a server offers besides tools. `introduction` is None while the server is unknown.
 
     With `is_again`, the same offer was judged before, and nothing new is held.
     """
-    if said is None:
+    if introduction is None:
         return PinnedContent()
     known = pins.pin(identity, "", "instructions") is not None
     lists: dict[PinKind, Sequence[ContentItem]] = {
@@ -72,7 +72,7 @@ async def see_content(
         shown[kind] = tuple(item for item in counting if item is not None)
         withheld.update((kind, item.key) for item, kept in zip(items, counting, strict=True) if kept is None)
         problems += [_note(kind, each) for each in seen if not each.usable]
-    own = ContentItem(source.name, "", instructions_of(said))
+    own = ContentItem(source.name, "", instructions_of(introduction))
     (seen_own,) = await pins.see_content(identity, "instructions", [own], _review, known=known, is_again=is_again)
     if not seen_own.usable:
         message = (
@@ -83,22 +83,22 @@ async def see_content(
     return PinnedContent(*lists_shown, frozenset(withheld), tuple(problems))
 
 
-def instructions_of(said: Introduction) -> JsonObject:
+def instructions_of(introduction: Introduction) -> JsonObject:
     """Return the pinned part of a server's introduction: the texts that clients pass on."""
-    title: Json = said.info.get("title") or said.info.get("name")
-    texts: JsonObject = {"title": title, "instructions": said.instructions}
+    title: Json = introduction.info.get("title") or introduction.info.get("name")
+    texts: JsonObject = {"title": title, "instructions": introduction.instructions}
     return {name: text for name, text in texts.items() if isinstance(text, str) and text}
 
 
-def pinned_introduction(pins: Pins, identity: str, said: Introduction) -> Introduction:
+def pinned_introduction(pins: Pins, identity: str, introduction: Introduction) -> Introduction:
     """Return an introduction with the pinned texts. The version is kept only if it looks like one."""
     pin = pins.pin(identity, "", "instructions")
     texts = pin.definition if pin is not None and pin.counts else {}
-    version: Json = said.info.get("version")
+    version: Json = introduction.info.get("version")
     info: JsonObject = {"title": texts["title"]} if "title" in texts else {}
     if isinstance(version, str) and _VERSION.fullmatch(version):
         info["version"] = version
-    return Introduction(said.capabilities, info, texts.get("instructions"))
+    return Introduction(introduction.capabilities, info, texts.get("instructions"))
 
 
 def _accepted_item(pins: Pins, identity: str, kind: PinKind, item: ContentItem) -> ContentItem | None:

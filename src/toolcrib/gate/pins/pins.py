@@ -195,7 +195,7 @@ class Pins:
     ) -> list[Sighting[Defined]]:
         """Judge and pin some items. `firsts` has those seen so far: of two items with one name, the first counts."""
         for _ in range(_TRIES):
-            seen, new, changed = self._judge(look, items, firsts)
+            seen, new, changed = self._review(look, items, firsts)
             try:
                 kept = await save_pins(self._store, new, changed)
             except ConstraintError:
@@ -207,7 +207,7 @@ class Pins:
             await self.load(look.place)  # another crib on the same database was first
         raise Unavailable("database.unavailable", "Tool definitions change faster than they can be stored.")
 
-    def _judge(
+    def _review(
         self, look: "_Look[Defined]", items: Sequence[Defined], firsts: dict[str, Defined]
     ) -> tuple[list[Sighting[Defined]], list[Pin], list[tuple[Pin, Pin]]]:
         now = datetime.now(UTC)

@@ -111,11 +111,11 @@ class ProgramRun:
         """Have the set approved, unless none of its calls needs it or all of them are approved already."""
         wanted = Counter(call.key for call in collected if call.needs_approval)
         if wanted - self._approved:
-            session, patience = self._session, None
+            session, approval_timeout = self._session, None
             question = set_of(collected, self._code, self._context, self._door)
             if session is not None:
-                question, patience = replace(question, call=session.tool_call), session.patience
-            answer = await self._gate.consent.obtain(question, self._context, refuse_edit, patience)
+                question, approval_timeout = replace(question, call=session.tool_call), session.approval_timeout
+            answer = await self._gate.consent.obtain(question, self._context, refuse_edit, approval_timeout)
             if not answer.approved or answer.arguments != question.arguments:
                 raise Denied("approval.denied", answer.refusal)
             self._approval, self._approved = answer.approval, wanted

@@ -65,8 +65,8 @@ def total(parse: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
         except RecursionError:
             raise SyntaxProblem("nested too deeply") from None
         except Exception as error:  # boundary: a parser met unforeseen input
-            said = next(iter(str(error).splitlines()), "") or type(error).__name__
-            raise SyntaxProblem(visible(said[:200])) from error
+            message = next(iter(str(error).splitlines()), "") or type(error).__name__
+            raise SyntaxProblem(visible(message[:200])) from error
         return _with_safe_lines(parsed)
 
     return guarded

@@ -80,8 +80,8 @@ def _manifest(distribution: Distribution, entries: Sequence[EntryPoint]) -> Mani
         return _problem(f"The package `{top}` of {distribution.name} was not found where it was installed.")
     manifest = read_manifest(folder / FILE)
     if isinstance(manifest, Manifest) and manifest.version != distribution.version:
-        said = f"The manifest says version {manifest.version}, but {distribution.name} {distribution.version}"
-        return _problem(f"{said} is installed.", str(folder / FILE))
+        stated = f"The manifest says version {manifest.version}, but {distribution.name} {distribution.version}"
+        return _problem(f"{stated} is installed.", str(folder / FILE))
     return manifest
 
 

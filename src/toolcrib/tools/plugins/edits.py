@@ -39,7 +39,7 @@ class ModuleEdits:
             self._keep(now)
         if before is None or before == now:
             return None
-        told: JsonObject = {
+        change: JsonObject = {
             "added": {name: {"digest": now[name]} for name in sorted(now.keys() - before.keys())},
             "removed": sorted(before.keys() - now.keys()),
             "changed": {
@@ -48,7 +48,7 @@ class ModuleEdits:
                 if before[name] != now[name]
             },
         }
-        shape: JsonObject = {"file": str(self._folder), **{key: value for key, value in told.items() if value}}
+        shape: JsonObject = {"file": str(self._folder), **{key: value for key, value in change.items() if value}}
         return {**shape, "since": "the last run"} if is_first else shape
 
     def _last(self) -> _Hashes | None:

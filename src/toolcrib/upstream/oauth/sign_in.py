@@ -172,7 +172,7 @@ class SignIn:
 
     def _authorization_url(self, state: str) -> str:
         challenge = base64.urlsafe_b64encode(hashlib.sha256(self._verifier.encode()).digest()).decode().rstrip("=")
-        ours = {
+        own = {
             "response_type": "code",
             "client_id": self._blank.client.client_id,
             "redirect_uri": self.redirect_uri,
@@ -182,10 +182,10 @@ class SignIn:
             "resource": self._blank.resource,
         }
         if self._blank.asked:
-            ours["scope"] = " ".join(self._blank.asked)
+            own["scope"] = " ".join(self._blank.asked)
         endpoint = urlsplit(self._found.issuer.authorization_endpoint)
-        theirs = [(name, value) for name, value in parse_qsl(endpoint.query) if name not in ours and name != "scope"]
-        url = endpoint._replace(query=urlencode([*theirs, *ours.items()])).geturl()
+        foreign = [(name, value) for name, value in parse_qsl(endpoint.query) if name not in own and name != "scope"]
+        url = endpoint._replace(query=urlencode([*foreign, *own.items()])).geturl()
         return check_url(url, local_allowed=self._blank.local).text
 
 

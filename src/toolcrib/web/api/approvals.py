@@ -103,13 +103,13 @@ async def _link(crib: Crib, id: str) -> JsonObject:
 def _person(crib: Crib) -> Callable[..., Principal]:
     """Return a dependency for the principal. The owner may set the source, but cannot answer in another name."""
 
-    def who(
+    def caller(
         request: Request, source: Annotated[Source | None, Query(description="Answer from there.")] = None
     ) -> Principal:
         asking: Principal = request.scope[PRINCIPAL]
         return crib.principals.owner(source or asking.source) if asking.is_owner else asking
 
-    return who
+    return caller
 
 
 async def _find(crib: Crib, principal: Principal, id: str) -> Approval:

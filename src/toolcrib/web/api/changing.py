@@ -33,7 +33,7 @@ class Changing:
 def owner_changes(crib: Crib) -> Callable[..., Changing]:
     """Return a dependency that provides a `Changing` for the owner."""
 
-    def who(request: Request, principal: Annotated[Principal, Depends(owner_only(crib))]) -> Changing:
+    def changing(request: Request, principal: Annotated[Principal, Depends(owner_only(crib))]) -> Changing:
         return Changing(crib, principal, door_of(request, principal))
 
-    return who
+    return changing

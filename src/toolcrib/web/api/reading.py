@@ -82,7 +82,7 @@ def _check_media_type(content_type: str | None) -> None:
 def principal_of(principals: Principals) -> Callable[..., Principal]:
     """Return a dependency for the principal. The owner may act under another source, agent, mode or session."""
 
-    def who(
+    def caller(
         request: Request,
         source: Annotated[Source | None, Query(description="Act with this source; owner only.")] = None,
         agent: Annotated[
@@ -101,18 +101,18 @@ def principal_of(principals: Principals) -> Callable[..., Principal]:
             raise Denied("policy.denied", "Only the owner may act for another principal.")
         return asking
 
-    return who
+    return caller
 
 
 def owner_only(crib: Crib) -> Callable[..., Principal]:
     """Return a dependency for the principal that raises unless it is the owner."""
     ask = principal_of(crib.principals)
 
-    def who(principal: Annotated[Principal, Depends(ask)]) -> Principal:
+    def caller(principal: Annotated[Principal, Depends(ask)]) -> Principal:
         check_owner(principal)
         return principal
 
-    return who
+    return caller
 
 
 def viewer_of(crib: Crib) -> Callable[..., Awaitable[Principal]]:

@@ -168,7 +168,7 @@ class AppViews:
         first: Json = contents[0] if is_array(contents) and contents else None
         if not is_object(first) or str(first.get("mimeType")).replace(" ", "").lower() != APP_TYPE:
             raise InvalidRequest("app.invalid", f"{view.uri} of {view.server} is not a page of type {APP_TYPE}.")
-        view.declared = Domains.of(_csp_of(first) or _csp_of(self._listed(view)))
+        view.declared = Domains.of(_csp_of(first) or _csp_of(self._find_resource(view)))
         view.html = _html(first)
 
     def granted(self, view: AppView) -> Domains:
@@ -218,7 +218,7 @@ class AppViews:
         params: JsonObject = {"uri": uri}
         return await self._crib.gate.request(view.principal, view.server, "resources/read", params, door="console")
 
-    def _listed(self, view: AppView) -> JsonObject:
+    def _find_resource(self, view: AppView) -> JsonObject:
         found = (item.definition for item in self._crib.gate.resources(view.principal) if item.server == view.server)
         nothing: JsonObject = {}
         return next((each for each in found if each.get("uri") == view.uri), nothing)

@@ -110,7 +110,7 @@ class Console:
         async def handle(request: Request) -> Response:
             try:
                 request.state.last_event = self.crib.feed.last  # what happens from here on may be missing on the page
-                _chosen_project.set(self._chosen(request))
+                _chosen_project.set(self._chosen_directory(request))
                 return _in_project(await handler(request))
             except ToolcribError as error:
                 if _wants_json(request):
@@ -130,7 +130,7 @@ class Console:
         is_missing = request.method == "GET" and isinstance(error, NotFound)
         return page_above(self.forms, request.scope["path"]) if is_missing else None
 
-    def _chosen(self, request: Request) -> Path | None:
+    def _chosen_directory(self, request: Request) -> Path | None:
         """Return the directory that the address names. Only the owner may choose one."""
         text = request.query_params.get("cwd", "").strip()
         if not text or not self.principal(request).is_owner:

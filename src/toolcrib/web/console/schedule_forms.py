@@ -90,8 +90,8 @@ def changed(before: Schedule, after: Schedule) -> Schedule:
 def filled(schedule: Schedule | None) -> JsonObject:
     """Return the field values of the form."""
     if schedule is None:
-        return _filled(Cadence(cron="0 9 * * 1-5"), SessionLimits(seconds=USUAL_MINUTES * 60.0)) | _REST
-    return _filled(schedule.cadence, schedule.limits) | {
+        return _cadence_fields(Cadence(cron="0 9 * * 1-5"), SessionLimits(seconds=USUAL_MINUTES * 60.0)) | _REST
+    return _cadence_fields(schedule.cadence, schedule.limits) | {
         "mode": schedule.mode,
         "model": schedule.model or "",
         "tools": list(schedule.tools),
@@ -107,7 +107,7 @@ _REST: Final[JsonObject] = {
 }  # fmt: skip
 
 
-def _filled(cadence: Cadence, limits: SessionLimits) -> JsonObject:
+def _cadence_fields(cadence: Cadence, limits: SessionLimits) -> JsonObject:
     minutes = cadence.every_seconds // 60 if cadence.every_seconds else None
     unit = next((size for size in (1440, 60, 1) if minutes and minutes % size == 0), 60)
     return {

@@ -28,7 +28,7 @@ class AppPages:
         for tool in in_order:
             uri = app_uri(tool)
             if uri is not None and (tool.ref.server, uri) not in self._exposed:
-                shown = uri if uri not in self._own else _inserted(uri, tool.ref.server)
+                shown = uri if uri not in self._own else _insert_server(uri, tool.ref.server)
                 self._exposed[tool.ref.server, uri] = shown
                 self._own.setdefault(shown, (tool.ref.server, uri))
         servers = {server for server, _ in self._exposed}
@@ -75,6 +75,6 @@ class AppsOfListings:
         return kept[1]
 
 
-def _inserted(uri: str, server: str) -> str:
+def _insert_server(uri: str, server: str) -> str:
     scheme, separator, rest = uri.partition("://")
     return f"{scheme}{separator}{server}/{rest}" if separator else f"{APP_SCHEME}{server}/{uri}"

@@ -431,10 +431,10 @@ class McpEndpoint:
             if method == "DELETE":
                 self._sessions.end(session.id)
             elif method == "GET":
-                http = self._reopened(http, session)
+                http = self._reopen(http, session)
         await self._delegate(http)
 
-    def _reopened(self, http: HttpRequest, session: McpSession) -> HttpRequest:
+    def _reopen(self, http: HttpRequest, session: McpSession) -> HttpRequest:
         """Return a request for the session's own stream, from now on unless its missed messages are known."""
         is_restored, session.is_restored = session.is_restored, False
         http = replace(http, send=self._catching_up(session.id, http.send, is_restored=is_restored))

@@ -58,7 +58,7 @@ class NodeRouting:
         elif message.method == _CANCELLED and session_id:
             call = message.params.get("requestId")
             if not isinstance(call, str | int) or (session_id, call) not in running:
-                await self._tell_others(scope, body)
+                await self._forward_to_others(scope, body)
         return node is not None
 
     async def route_stream(self, scope: Scope, receive: Receive, send: Send, session_id: str) -> bool:
@@ -67,7 +67,7 @@ class NodeRouting:
         Returns False if this node handles the request too.
         """
         if scope["method"] == "DELETE":
-            await self._tell_others(scope, b"")
+            await self._forward_to_others(scope, b"")
             return False
         node = await self._node_for(scope, session_id)
         if node is not None:
@@ -76,13 +76,13 @@ class NodeRouting:
 
     async def _node_for(self, scope: Scope, session_id: str, message: Message | None = None) -> str | None:
         """Return the other node that handles a request, or None if this one does. GET requests have no message."""
-        named = self._named(session_id, message)
+        named = self._named_node(session_id, message)
         if named is None or named in (self.node, self.tag):
             return None
         node = await self._proxy.node_tagged(named) if len(named) == TAG_LENGTH else named
         return node if node is not None and await self._proxy.serves(scope, node) else None
 
-    def _named(self, session_id: str, message: Message | None) -> str | None:
+    def _named_node(self, session_id: str, message: Message | None) -> str | None:
         """Return the node, or its tag, that the state in a request names."""
         if message is None:
             return _node_in(session_id)
@@ -94,7 +94,7 @@ class NodeRouting:
         is_notice = message.id is None and message.method != _CANCELLED
         return _node_in(session_id) if session_id and (is_notice or message.method in _IN_STREAM) else None
 
-    async def _tell_others(self, scope: Scope, body: bytes) -> None:
+    async def _forward_to_others(self, scope: Scope, body: bytes) -> None:
         """Send a request to all other nodes, unless it came from one; their responses are ignored."""
 
         async def ignore(_: AsgiMessage) -> None:

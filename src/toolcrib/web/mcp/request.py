@@ -237,12 +237,12 @@ class ResponseWriter:
             with anyio.move_on_after(PING_EVERY):
                 while (await self._receive())["type"] != "http.disconnect":
                     pass
-                self._disconnected()
+                self._on_disconnect()
                 return
             if self.may_stream:
                 await self._stream(None)
 
-    def _disconnected(self) -> None:
+    def _on_disconnect(self) -> None:
         """Cancel the work, unless the client can resume its stream."""
         if self._log is None or not self._log.has_events:
             self.cancel()
@@ -333,8 +333,10 @@ class McpRequest:
         meta = self.message.meta
         rest: JsonObject = {}
         if not meta.keys() <= _PER_HOP:
-            ours = (KEY, OUR_KEY)
-            rest = {key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(ours)}
+            own_keys = (KEY, OUR_KEY)
+            rest = {
+                key: value for key, value in meta.items() if key != "progressToken" and not key.startswith(own_keys)
+            }
         session = self.session
         if session is not None:
             may_ask = self.response.may_stream and can_be_asked(session.capabilities)

@@ -106,7 +106,7 @@ class SdkEndpoint:
             title=SERVER_INFO["title"],
             on_subscriptions_listen=self._listen,
         )
-        self._server.middleware.append(self._speak_for_face)
+        self._server.middleware.append(self._introduce)
         self._manager = LegacySessions(self._server, self._forget)
 
     @asynccontextmanager
@@ -183,7 +183,7 @@ class SdkEndpoint:
                 await anyio.sleep(_LOOK_EVERY)
         if self._manager.has_stream(session_id):
             for (method, _), params in self._missed.pop(session_id, {}).items():
-                await self._tell_session(session_id, method, params)
+                await self._notify_session(session_id, method, params)
 
     def served(self, principal: Principal, mcp_view: McpView, kind: Kind) -> None:
         """Note that a client was served a list now. If it changes back at once, that is a change for this client."""
@@ -206,7 +206,7 @@ class SdkEndpoint:
     async def _announce_list(self, audience: _Audience, kind: str) -> None:
         await audience.bus.publish(_CHANGES[kind])
         for session_id in list(audience.connections):
-            await self._tell(audience, session_id, f"notifications/{kind}/list_changed", None)
+            await self._notify(audience, session_id, f"notifications/{kind}/list_changed", None)
 
     async def pass_on(self, notice: Notice) -> None:
         """Forward a server's notification to the clients it concerns."""
@@ -221,22 +221,22 @@ class SdkEndpoint:
                 ):
                     await self._announce_list(audience, kind)
         elif notice.kind != "resources/updated":
-            await self._tell_session(notice.session or "", method, notice.params)
+            await self._notify_session(notice.session or "", method, notice.params)
         elif isinstance(uri, str):
             for holder, asked in self._subscriptions.holders(notice.server, uri):
                 audience = self._listening.get(holder)
                 if audience is not None:
                     await audience.bus.publish(ResourceUpdated(asked))
-                elif notice.session in (None, holder.who):
-                    await self._tell_session(holder.who, method, notice.params)
+                elif notice.session in (None, holder.caller):
+                    await self._notify_session(holder.caller, method, notice.params)
 
-    async def _tell_session(self, session_id: str, method: str, params: JsonObject | None) -> None:
+    async def _notify_session(self, session_id: str, method: str, params: JsonObject | None) -> None:
         for audience in self._audiences.values():
             if session_id in audience.connections:
-                await self._tell(audience, session_id, method, params)
+                await self._notify(audience, session_id, method, params)
                 return
 
-    async def _tell(self, audience: _Audience, session_id: str, method: str, params: JsonObject | None) -> None:
+    async def _notify(self, audience: _Audience, session_id: str, method: str, params: JsonObject | None) -> None:
         """Send a notification on the session's own stream. Changes are kept until that is open."""
         connection = audience.connections.get(session_id)
         if connection is None or not self.is_open(session_id):
@@ -264,7 +264,7 @@ class SdkEndpoint:
             self._audiences[key] = _Audience(principal, mcp_view)
         return self._audiences[key]
 
-    async def _speak_for_face(self, ctx: ServerRequestContext[Any, Any], call_next: Any) -> Any:
+    async def _introduce(self, ctx: ServerRequestContext[Any, Any], call_next: Any) -> Any:
         """Middleware: insert the view's introduction into the handshake, and register new sessions."""
         result = await call_next(ctx)
         if ctx.request is None or ctx.method not in ("initialize", "server/discover") or not is_object(result):

@@ -14,7 +14,7 @@ WATCHED_BY_ONE = 1_000
 class Holder(NamedTuple):
     """A listener: the name used at the server, and the stream that distinguishes listeners of that name."""
 
-    who: str
+    caller: str
     stream: str = ""
 
 
@@ -45,7 +45,7 @@ class Subscriptions:
             del self._counts[holder]
         if not holders:
             del self._holders[server, uri]
-        return all(other.who != holder.who for other in holders)
+        return all(other.caller != holder.caller for other in holders)
 
     def count(self, holder: Holder) -> int:
         """Return the number of resources this holder is subscribed to."""

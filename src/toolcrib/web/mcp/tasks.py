@@ -258,7 +258,7 @@ class McpTasks:
 
     async def get(self, request: McpRequest) -> JsonObject:
         """Answer `tasks/get`."""
-        return _stamped(request, await self._detail(request, _task_id(request)))
+        return _stamp(request, await self._detail(request, _task_id(request)))
 
     async def update(self, request: McpRequest) -> JsonObject:
         """Answer `tasks/update`: pass the client's answers to the call."""
@@ -269,7 +269,7 @@ class McpTasks:
         await self._detail(request, task_id)
         if (task := self._tasks.get(task_id)) is not None:
             task.take(responses)
-        return _stamped(request, {})
+        return _stamp(request, {})
 
     async def cancel(self, request: McpRequest) -> JsonObject:
         """Answer `tasks/cancel`. A task that has ended stays as it is."""
@@ -277,7 +277,7 @@ class McpTasks:
         await self._detail(request, task_id)
         if (task := self._tasks.get(task_id)) is not None:
             task.cancel()
-        return _stamped(request, {})
+        return _stamp(request, {})
 
     async def listen(self, request: McpRequest) -> JsonObject:
         """Stream the changes of tasks until all of them have ended."""
@@ -294,7 +294,7 @@ class McpTasks:
         async with asyncio.TaskGroup() as group:
             for detail in known:
                 group.create_task(self._follow(request, detail, subscription))
-        return _stamped(request, {META: subscription})
+        return _stamp(request, {META: subscription})
 
     async def _follow(self, request: McpRequest, detail: JsonObject, subscription: JsonObject) -> None:
         task = self._tasks.get(detail["taskId"])
@@ -326,7 +326,7 @@ class McpTasks:
         request.task = task
         if request.approval is not None:
             task.show_approval(request.approval)
-        created = _stamped(request, {**task.base, "resultType": "task"})
+        created = _stamp(request, {**task.base, "resultType": "task"})
         await request.response.finish(dumps({"jsonrpc": "2.0", "id": request.message.id, "result": created}))
 
     async def _save(self, task: McpTask) -> None:
@@ -366,6 +366,6 @@ def _owner(principal: Principal) -> str:
     return digest([*principal.identity, principal.agent])
 
 
-def _stamped(request: McpRequest, result: JsonObject) -> JsonObject:
+def _stamp(request: McpRequest, result: JsonObject) -> JsonObject:
     info = request.mcp_view.server_info(request.principal)
     return {"resultType": "complete", **result, META: {**result.get(META, {}), SERVER_INFO_KEY: info}}

@@ -66,7 +66,7 @@ class AcpCalls:
         if started is not None and call is not None and call.outcome is None:
             call.outcome = AcpOutcome(_since(started))
         self.emit(self._mapper.take(update))
-        self._tell_news()
+        self._wake_waiters()
         if started is not None:
             await self._host.ended(id, is_error=update.get("status") == "failed")
 
@@ -106,7 +106,7 @@ class AcpCalls:
         if not is_object(announced) or not self._is_open:
             return _permission_answer(options, is_allowed=False)
         self.emit(self._mapper.asked(announced))
-        self._tell_news()
+        self._wake_waiters()
         call = self._mapper.call(str(announced.get("toolCallId")))
         if call is None:
             return _permission_answer(options, is_allowed=False)
@@ -158,7 +158,7 @@ class AcpCalls:
                 ended, self._ended = self._ended, anyio.Event()
                 ended.set()
 
-    def _tell_news(self) -> None:
+    def _wake_waiters(self) -> None:
         reported, self._reported = self._reported, anyio.Event()
         reported.set()
 

@@ -99,7 +99,7 @@ class AcpMapper:
         """Return the events of a permission request, whose call may not have been announced before."""
         emissions = list(self._update(announced))
         call = self.call(str(announced.get("toolCallId")))
-        return emissions if call is None else [*emissions, *self._tell(call, self.arguments(call))]
+        return emissions if call is None else [*emissions, *self._end_arguments(call, self.arguments(call))]
 
     def own_call(self, call: AcpCall) -> tuple[str, JsonObject]:
         """Return the agent's own tool of a call, and its arguments, as rules name them."""
@@ -128,7 +128,7 @@ class AcpMapper:
             call = AcpCall(f"call_{secrets.token_hex(8)}", {"title": name}, offered, is_unspoken=True)
             emissions += self._start(call)
         call.is_made = True
-        return call, [*emissions, *self._tell(call, arguments)]
+        return call, [*emissions, *self._end_arguments(call, arguments)]
 
     def result(self, call: AcpCall) -> list[AcpEmission]:
         """Return the result of an unannounced call, which the agent may never announce."""
@@ -141,7 +141,7 @@ class AcpMapper:
         """Close all open items of a turn; calls without a result get `why` as an error."""
         emissions = list(self._close())
         for call in tuple(self._calls.values()):
-            emissions += self._tell(call, self.arguments(call))
+            emissions += self._end_arguments(call, self.arguments(call))
             call.outcome = call.outcome or AcpOutcome(0.0, CallResult.error(why))
             emissions += self._end(call)
         self._done.clear()
@@ -183,7 +183,7 @@ class AcpMapper:
             call.fields |= {key: update[key] for key in _KEPT if update.get(key) is not None}
         status: Json = call.fields.get("status")
         if status in (*_ENDED, "in_progress"):
-            yield from self._tell(call, self.arguments(call))
+            yield from self._end_arguments(call, self.arguments(call))
         if status in _ENDED:
             yield from self._end(call)
 
@@ -210,7 +210,7 @@ class AcpMapper:
         data: JsonObject = {"toolCallId": call.id, "toolName": name, "server": ref.server, "tool": ref.tool}
         yield AcpEmission("tool_call_start", data, call.parent)
 
-    def _tell(self, call: AcpCall, arguments: JsonObject) -> Iterator[AcpEmission]:
+    def _end_arguments(self, call: AcpCall, arguments: JsonObject) -> Iterator[AcpEmission]:
         if not call.is_announced:
             call.is_announced = True
             yield AcpEmission("tool_call_end", {"toolCallId": call.id, "arguments": arguments}, call.parent)

@@ -119,8 +119,8 @@ def parent_of(announced: JsonObject) -> str | None:
 
 def _claude(announced: JsonObject) -> JsonObject:
     meta: Json = announced.get("_meta")
-    ours: Json = meta.get("claudeCode") if is_object(meta) else None
-    return ours if is_object(ours) else {}
+    own_meta: Json = meta.get("claudeCode") if is_object(meta) else None
+    return own_meta if is_object(own_meta) else {}
 
 
 def _paths(given: JsonObject, announced: JsonObject) -> tuple[str, ...]:

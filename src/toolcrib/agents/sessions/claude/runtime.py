@@ -240,7 +240,7 @@ class _Conversation:
                     self._take(message)
                     self._unknown.take(message)
                     await self._unknown.record()
-                    self._tell_news()
+                    self._wake_waiters()
                 self._die(None)
             except Exception as error:  # boundary: the SDK's errors are not visible anywhere else
                 if isinstance(error, ClaudeSDKError) and not isinstance(error, _LAST):
@@ -351,13 +351,13 @@ class _Conversation:
 
     def _die(self, error: Exception | None) -> None:
         self._death = failure("runner.died", self._last_words(_exit_in_words(error), error))
-        self._tell_news()
+        self._wake_waiters()
 
     def _emit(self, emissions: Iterable[ClaudeEmission]) -> None:
         for kind, data, parent in emissions:
             self._host.emit(kind, data, parent)
 
-    def _tell_news(self) -> None:
+    def _wake_waiters(self) -> None:
         news, self._news = self._news, anyio.Event()
         news.set()
 

@@ -113,7 +113,7 @@ class _Endpoint:
         if recorded is not None:
             await _send_message(send, recorded, streams=request.get("stream") is True)
         elif self._upstream is None:
-            await _send_json(send, 200, _stand_in(path, body))
+            await _send_json(send, 200, _other_answer(path, body))
         else:
             await self._pass_on(scope, path, body, request, send)
 
@@ -153,7 +153,7 @@ class _Endpoint:
             self._traffic.answered(request, message, duration_ms)
 
 
-def _stand_in(path: str, body: bytes) -> JsonObject:
+def _other_answer(path: str, body: bytes) -> JsonObject:
     """Return an answer to what runtimes request besides messages."""
     if path == _COUNT:
         return {"input_tokens": max(1, len(body) // 4)}

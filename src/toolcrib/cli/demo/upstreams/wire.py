@@ -47,7 +47,7 @@ def serve(name: str, offers: Sequence[DemoTools]) -> None:
     for line in sys.stdin.buffer:
         asked: dict[str, Any] = json.loads(line)
         if "id" in asked:
-            _say({"jsonrpc": "2.0", "id": asked["id"], **_answer(name, by_name, asked)})
+            _write({"jsonrpc": "2.0", "id": asked["id"], **_answer(name, by_name, asked)})
 
 
 def _answer(name: str, offers: Mapping[str, DemoTools], asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,6 +75,6 @@ def _call(offer: DemoTools, arguments: Arguments) -> dict[str, Any]:
         return {"content": [{"type": "text", "text": str(refused)}], "isError": True}
 
 
-def _say(message: Mapping[str, Any]) -> None:
+def _write(message: Mapping[str, Any]) -> None:
     sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
     sys.stdout.buffer.flush()

@@ -35,11 +35,11 @@ class PinRequest(InputFields):
 
 def add_brain(router: APIRouter, crib: Crib) -> None:
     """Add the brain routes."""
-    who, owner = Depends(principal_of(crib.principals)), Depends(owner_only(crib))
+    caller, owner = Depends(principal_of(crib.principals)), Depends(owner_only(crib))
 
     @router.get("/{agent_id}/brain", response_model=list[EntryShape])
     async def list_entries(
-        principal: Annotated[Principal, who],
+        principal: Annotated[Principal, caller],
         agent_id: str,
         type: Annotated[EntryType | None, Query(description="Only entries of this type.")] = None,
         tags: _Tags = None,
@@ -60,7 +60,7 @@ def add_brain(router: APIRouter, crib: Crib) -> None:
         return (await crib.zoo.brain.add(agent_id, body, source="manual")).to_json()
 
     @router.get("/{agent_id}/brain/{entry_id}", response_model=EntryShape)
-    async def show_entry(principal: Annotated[Principal, who], agent_id: str, entry_id: str) -> JsonObject:
+    async def show_entry(principal: Annotated[Principal, caller], agent_id: str, entry_id: str) -> JsonObject:
         """Return one entry."""
         check_sight(principal, agent_id)
         return (await crib.zoo.brain.get(agent_id, entry_id)).to_json()

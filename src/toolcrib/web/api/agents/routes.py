@@ -58,27 +58,27 @@ def routes(crib: Crib) -> Resource:
 
 
 def _add_lists(router: APIRouter, crib: Crib) -> None:
-    who = Depends(principal_of(crib.principals))
+    caller = Depends(principal_of(crib.principals))
 
     @router.get("", response_model=list[AgentSummaryShape])
-    async def list_agents(principal: Annotated[Principal, who]) -> list[JsonObject]:
+    async def list_agents(principal: Annotated[Principal, caller]) -> list[JsonObject]:
         """List all agents by id."""
         return [each.to_json() for each in await crib.zoo.list() if sees(principal, each.id)]
 
     @router.get("/-/templates", response_model=list[AgentFields], response_model_exclude_unset=True)
-    async def list_agent_templates(principal: Annotated[Principal, who]) -> list[JsonObject]:
+    async def list_agent_templates(principal: Annotated[Principal, caller]) -> list[JsonObject]:
         """List the starter agents. Each can be cloned, even after it was deleted."""
         return [agent.to_json() for agent in STARTERS]
 
     @router.get("/-/skills", response_model=list[LibrarySkill], response_model_exclude_unset=True)
-    async def list_library_skills(principal: Annotated[Principal, who]) -> list[JsonObject]:
+    async def list_library_skills(principal: Annotated[Principal, caller]) -> list[JsonObject]:
         """List the skills of the library."""
         categories = {category.id: category.to_json() for category in CATEGORIES}
         return [skill.to_json() | {"category": categories[skill.category_id]} for skill in LIBRARY]
 
 
 def _add_moving(router: APIRouter, crib: Crib) -> None:
-    who, owner = Depends(principal_of(crib.principals)), Depends(owner_only(crib))
+    caller, owner = Depends(principal_of(crib.principals)), Depends(owner_only(crib))
 
     @router.post("/-/import", response_model=AgentImportAnswer, response_model_exclude_unset=True)
     async def import_agents(principal: Annotated[Principal, owner], body: AgentImport) -> JsonObject:
@@ -88,7 +88,7 @@ def _add_moving(router: APIRouter, crib: Crib) -> None:
         return done.to_json()
 
     @router.get("/{agent_id}/export", response_model=AgentExport, response_model_exclude_unset=True)
-    async def export_agent(principal: Annotated[Principal, who], agent_id: str, form: _Form = "json") -> JsonObject:
+    async def export_agent(principal: Annotated[Principal, caller], agent_id: str, form: _Form = "json") -> JsonObject:
         """Export an agent as files of another app."""
         check_sight(principal, agent_id)
         stored = await crib.zoo.get(agent_id)
@@ -97,7 +97,7 @@ def _add_moving(router: APIRouter, crib: Crib) -> None:
 
     @router.get("/{agent_id}/inject", response_model=InjectShape, response_model_exclude_unset=True)
     async def inject_agent(
-        principal: Annotated[Principal, who], agent_id: str, format: _Format = "compiled"
+        principal: Annotated[Principal, caller], agent_id: str, format: _Format = "compiled"
     ) -> JsonObject:
         """Return what a chat needs to become this agent."""
         check_sight(principal, agent_id)
@@ -113,7 +113,7 @@ def _add_moving(router: APIRouter, crib: Crib) -> None:
 
 
 def _add_agents(router: APIRouter, crib: Crib) -> None:
-    who, owner = Depends(principal_of(crib.principals)), Depends(owner_only(crib))
+    caller, owner = Depends(principal_of(crib.principals)), Depends(owner_only(crib))
 
     @router.post("", response_model=AgentShape, response_model_exclude_unset=True, status_code=201)
     async def create_agent(
@@ -127,7 +127,7 @@ def _add_agents(router: APIRouter, crib: Crib) -> None:
         return await _agent_json(crib.zoo, stored.agent.id, response)
 
     @router.get("/{agent_id}", response_model=AgentShape, response_model_exclude_unset=True)
-    async def show_agent(response: Response, principal: Annotated[Principal, who], agent_id: str) -> JsonObject:
+    async def show_agent(response: Response, principal: Annotated[Principal, caller], agent_id: str) -> JsonObject:
         """Return one agent with the newest entries of its brain and the token cost of its prompt."""
         check_sight(principal, agent_id)
         return await _agent_json(crib.zoo, agent_id, response)

@@ -61,27 +61,29 @@ def routes(crib: Crib) -> Resource:
 
 def _add_reading(router: APIRouter, crib: Crib) -> None:
     """Add the routes that read. Lists that are not servers are under `-/`, which cannot be the alias of a server."""
-    who = Depends(principal_of(crib.principals))
+    caller = Depends(principal_of(crib.principals))
 
     @router.get("", response_model=list[ServerShape], response_model_exclude_unset=True)
-    async def list_servers(principal: Annotated[Principal, who]) -> Response:
+    async def list_servers(principal: Annotated[Principal, caller]) -> Response:
         """List every server that an app uses in `cwd`, or in the user's own configuration."""
         return json_list(status.to_json() for status in await crib.upstreams.list(cwd_of(crib, principal)))
 
     @router.get("/-/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)
-    async def list_server_problems(principal: Annotated[Principal, who]) -> list[JsonObject]:
+    async def list_server_problems(principal: Annotated[Principal, caller]) -> list[JsonObject]:
         """List problems of whole config files."""
         found = await crib.servers.list(cwd_of(crib, principal))
         return [problem.to_json() for problem in found.problems]
 
     @router.get("/-/export", response_model=ExportShape, response_model_exclude_unset=True)
-    async def export_servers(principal: Annotated[Principal, who], client: _Client, names: _Names = None) -> JsonObject:
+    async def export_servers(
+        principal: Annotated[Principal, caller], client: _Client, names: _Names = None
+    ) -> JsonObject:
         """Export our servers, or the named ones, as a file of that app, with values as written."""
         check_owner(principal)
         return (await crib.servers.export(client, names or (), cwd_of(crib, principal))).to_json()
 
     @router.get("/{name:path}", response_model=ServerDetails, response_model_exclude_unset=True)
-    async def show_server(response: Response, principal: Annotated[Principal, who], name: str) -> JsonObject:
+    async def show_server(response: Response, principal: Annotated[Principal, caller], name: str) -> JsonObject:
         """Return one server by alias or name: its definition, the origin of each value, and what trusting it means."""
         details = await crib.servers.get(name, cwd_of(crib, principal))
         response.headers["etag"] = f'"{details.version}"'

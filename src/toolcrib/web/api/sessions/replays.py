@@ -98,16 +98,16 @@ def add_replays(
     router: APIRouter, crib: Crib, owner: Callable[..., Principal], session_id: Callable[..., object]
 ) -> None:
     """Add these routes. Must precede those that match any session."""
-    known, who = Depends(session_id), Depends(owner)
+    known, caller = Depends(session_id), Depends(owner)
 
     @router.post("/replay", response_model=ReplayShape, response_model_exclude_unset=True)
-    async def replay_recording(principal: Annotated[Principal, who], body: ReplayFileBody) -> JsonObject:
+    async def replay_recording(principal: Annotated[Principal, caller], body: ReplayFileBody) -> JsonObject:
         """Replay an exported recording, also of another home, in a new session. Returns when it has ended."""
         return (await crib.replays.replay(body.recording.encode(), body.request(principal))).to_json()
 
     @router.post("/{session_id}/replay", response_model=ReplayShape, response_model_exclude_unset=True)
     async def replay_session(
-        principal: Annotated[Principal, who], id: Annotated[str, known], body: ReplayBody
+        principal: Annotated[Principal, caller], id: Annotated[str, known], body: ReplayBody
     ) -> JsonObject:
         """Replay a recorded session in a new one. Model and tools answer from the recording; a miss fails."""
         recording = await crib.replays.export(id)

@@ -199,7 +199,7 @@ def _add_reading(router: APIRouter, crib: Crib) -> None:
 def _owner(crib: Crib) -> Callable[..., Principal]:
     """Return a dependency for the owner, who may set the source but cannot answer in another name."""
 
-    def who(
+    def caller(
         request: Request,
         source: Annotated[Source | None, Query(description="Act with this source; owner only.")] = None,
     ) -> Principal:
@@ -207,7 +207,7 @@ def _owner(crib: Crib) -> Callable[..., Principal]:
         check_owner(asking)
         return crib.principals.owner(source or asking.source)
 
-    return who
+    return caller
 
 
 def _id(crib: Crib) -> Callable[..., object]:

@@ -32,14 +32,14 @@ def routes(crib: Crib) -> Resource:
         change: Annotated[Changing, changes], server: str, tool: str, body: JudgeRequest
     ) -> JsonObject:
         """Accept a definition after review. Its hints apply from then on, too."""
-        return await _judge(crib, change, _subject(server, tool, body.what), body, "accepted")
+        return await _review(crib, change, _subject(server, tool, body.what), body, "accepted")
 
     @router.post("/{server}/{tool:path}/reject", response_model=JudgedShape, response_model_exclude_unset=True)
     async def reject_tool(
         change: Annotated[Changing, changes], server: str, tool: str, body: JudgeRequest
     ) -> JsonObject:
         """Reject a definition. The tool returns when its server offers another definition or the previous one."""
-        return await _judge(crib, change, _subject(server, tool, body.what), body, "rejected")
+        return await _review(crib, change, _subject(server, tool, body.what), body, "rejected")
 
     return router
 
@@ -49,7 +49,7 @@ def _subject(server: str, tool: str, what: PinKind) -> ToolRef:
     return ToolRef(server, "" if what == "instructions" else tool)
 
 
-async def _judge(
+async def _review(
     crib: Crib, change: Changing, ref: ToolRef, body: JudgeRequest, verdict: Literal["accepted", "rejected"]
 ) -> JsonObject:
     principal = await crib.placed(change.principal)

@@ -44,11 +44,11 @@ ToolForm = Literal["claude", "endpoint", "bridge"]
 def routes(crib: Crib) -> Resource:
     """Return the routes of this crib."""
     router = Resource("tools", StrictRoute)
-    who = Depends(viewer_of(crib))
+    caller = Depends(viewer_of(crib))
 
     @router.get("", response_model=list[ToolShape], response_model_exclude_unset=True)
     async def list_tools(
-        principal: Annotated[Principal, who],
+        principal: Annotated[Principal, caller],
         server: Annotated[str | None, Query(description="Only tools of this server.")] = None,
         q: Annotated[str | None, Query(description="A sentence or words: only matches, best match first.")] = None,
         limit: Annotated[int, Query(ge=1, le=1_000, description="The most matches for `q`.")] = 50,
@@ -71,7 +71,7 @@ def routes(crib: Crib) -> Resource:
         return Response(dumps(shapes), media_type="application/json")
 
     @router.get("/problems", response_model=list[ProblemShape], response_model_exclude_unset=True)
-    async def list_tool_problems(principal: Annotated[Principal, who]) -> list[JsonObject]:
+    async def list_tool_problems(principal: Annotated[Principal, caller]) -> list[JsonObject]:
         """List problems of whole servers, and of tools that could not be offered.
 
         Principals other than the owner see only which of their servers are unavailable.
@@ -85,7 +85,7 @@ def routes(crib: Crib) -> Resource:
         return [problem.to_json() for problem in (*crib.catalog.at(principal.cwd).problems, *unknown)]
 
     @router.get("/{server}/{tool:path}", response_model=ToolShape, response_model_exclude_unset=True)
-    async def show_tool(principal: Annotated[Principal, who], server: str, tool: str) -> JsonObject:
+    async def show_tool(principal: Annotated[Principal, caller], server: str, tool: str) -> JsonObject:
         """Return one tool that the principal sees."""
         principal = await crib.placed(principal)
         await crib.ready(principal, server, tool)
@@ -104,11 +104,11 @@ def routes(crib: Crib) -> Resource:
 
 
 def _add_search(router: Resource, crib: Crib) -> None:
-    who = Depends(viewer_of(crib))
+    caller = Depends(viewer_of(crib))
 
     @router.get("/search", response_model=FoundToolsShape, response_model_exclude_unset=True)
     async def search_tools(
-        principal: Annotated[Principal, who],
+        principal: Annotated[Principal, caller],
         q: Annotated[str, Query(min_length=1, description="A sentence, words or the name of a tool.")],
         limit: Annotated[int, Query(ge=1, le=1_000, description="The most matches.")] = 10,
     ) -> JsonObject:
@@ -120,10 +120,10 @@ def _add_search(router: Resource, crib: Crib) -> None:
 
 
 def _add_cost(router: Resource, crib: Crib) -> None:
-    who = Depends(viewer_of(crib))
+    caller = Depends(viewer_of(crib))
 
     @router.get("/cost", response_model=CostShape, response_model_exclude_unset=True)
-    async def list_tool_costs(principal: Annotated[Principal, who]) -> JsonObject:
+    async def list_tool_costs(principal: Annotated[Principal, caller]) -> JsonObject:
         """Return the estimated tokens of the tools that the principal sees, beside their calls in the last 30 days.
 
         The owner sees the calls of all callers, or those of the agent that is asked for; others see their own.
@@ -133,11 +133,11 @@ def _add_cost(router: Resource, crib: Crib) -> None:
 
 
 def _add_call(router: Resource, crib: Crib) -> None:
-    who = Depends(principal_of(crib.principals))
+    caller = Depends(principal_of(crib.principals))
 
     @router.post("/{server}/{tool:path}/call", response_model=CallAnswer, response_model_exclude_unset=True)
     async def call_tool(
-        request: Request, principal: Annotated[Principal, who], server: str, tool: str, body: CallRequest
+        request: Request, principal: Annotated[Principal, caller], server: str, tool: str, body: CallRequest
     ) -> JsonObject:
         """Call a tool through the gate. The call ends when it is done, on timeout or when the client disconnects."""
 

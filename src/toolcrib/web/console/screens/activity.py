@@ -115,9 +115,9 @@ class ActivityScreen:
         _filters(chosen, None)  # raises for invalid dates before the response starts
         media_type = "text/csv; charset=utf-8" if kind == "csv" else "application/x-ndjson"
         headers = {"content-disposition": f'attachment; filename="activity.{kind}"'}
-        return StreamingResponse(self._exported(chosen, kind), media_type=media_type, headers=headers)
+        return StreamingResponse(self._export_lines(chosen, kind), media_type=media_type, headers=headers)
 
-    async def _exported(self, chosen: Mapping[str, str], kind: str) -> AsyncIterator[bytes]:
+    async def _export_lines(self, chosen: Mapping[str, str], kind: str) -> AsyncIterator[bytes]:
         if kind == "csv":
             yield _csv_lines([_COLUMNS])
         after: int | None = None
@@ -155,7 +155,7 @@ class ActivityScreen:
         record = await self._audit.get(request.path_params["number"])
         if (outcome := await self._outcome_of(record)) is not None:
             return back(f"/activity/{outcome}")
-        value: JsonObject = {"record": _row(record), "whole": record, "why": _why(record)}
+        value: JsonObject = {"record": _row(record), "whole": record, "why": _access_url(record)}
         title = f"Record {record['id']}"
         shown = ScreenContent("activity", title, "activity_record.html", value, also={"decisions": DECISIONS})
         return await self._console.respond(request, shown)
@@ -265,7 +265,7 @@ def _cell(value: Json) -> str:
 def _row(record: JsonObject) -> JsonObject:
     """Return the row of a record; a damaged record has only the fields that survived."""
     principal: Json = record.get("principal")
-    who: JsonObject = principal if is_object(principal) else {}
+    shape: JsonObject = principal if is_object(principal) else {}
     server, tool = record.get("server"), record.get("tool")
     return {
         "id": record["id"],
@@ -273,11 +273,11 @@ def _row(record: JsonObject) -> JsonObject:
         "phase": record.get("phase"),
         "server": server,
         "tool": _tool(server, tool),
-        "agent": who.get("agent"),
-        "name": who.get("name"),
-        "source": who.get("source"),
-        "mode": who.get("mode"),
-        "session": who.get("session"),
+        "agent": shape.get("agent"),
+        "name": shape.get("name"),
+        "source": shape.get("source"),
+        "mode": shape.get("mode"),
+        "session": shape.get("session"),
         "door": record.get("door"),
         "decision": record.get("decision"),
         "durationMs": record.get("durationMs"),
@@ -325,7 +325,7 @@ def _facet(name: str, counts: Counter[str], chosen: Mapping[str, str]) -> JsonOb
     }
 
 
-def _why(record: JsonObject) -> str | None:
+def _access_url(record: JsonObject) -> str | None:
     """Return the URL of the access check for this call."""
     row = _row(record)
     if row["isChange"] or not row["tool"]:

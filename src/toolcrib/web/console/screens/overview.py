@@ -102,17 +102,17 @@ class OverviewScreen:
                 for (at, tally), cost in zip(series, costs, strict=True)
             ],
             "topTools": [self._tool(each) for each in counted.by_tool(since, wanted)[:_TOP]],
-            "topCallers": [_named(each) for each in counted.by_caller(since, wanted)[:_TOP]],
+            "topCallers": [_named_tally(each) for each in counted.by_caller(since, wanted)[:_TOP]],
             "apps": await self._apps(),
         }
-        value["saved"] = await self._saved(len(value["apps"]))
+        value["saved"] = await self._saved_by_sharing(len(value["apps"]))
         return value, {"plots": _plots(value["series"]), "states": STATES, "again": _url({"range": name, **chosen})}
 
     def _tool(self, group: tuple[str, Tally]) -> JsonObject:
         """Return a tool with its tally, and whether it has a page: reads of resources and removed tools have none."""
         gate, ref = self._console.crib.gate, ToolRef.parse(group[0])
         has_page = ref is not None and gate.find_visible(self._console.crib.owner(source="web"), ref)[0] is not None
-        return {**_named(group), "hasPage": has_page}
+        return {**_named_tally(group), "hasPage": has_page}
 
     async def _apps(self) -> list[JsonObject]:
         """Return the connected apps with what each receives."""
@@ -127,7 +127,7 @@ class OverviewScreen:
                 rows.append({"name": title, "client": app["client"], **received})
         return rows
 
-    async def _saved(self, apps: int) -> JsonObject | None:
+    async def _saved_by_sharing(self, apps: int) -> JsonObject | None:
         """Return the processes and memory that sharing saves: each app would start every server for itself."""
         statuses = await self._console.crib.upstreams.list(self._console.place)
         leaders = {each.link.pid for each in statuses if each.link is not None and each.link.pid}
@@ -176,7 +176,7 @@ def _plots(series: list[JsonObject]) -> list[JsonObject]:
     return drawn
 
 
-def _named(group: tuple[str, Tally]) -> JsonObject:
+def _named_tally(group: tuple[str, Tally]) -> JsonObject:
     return {"name": group[0], **group[1].to_json()}
 
 

@@ -85,7 +85,7 @@ class WaitingScreen:
                 **(read_rule_limits(form, scope) if verb == "approve" else {}),
             }
             details: JsonObject = {"id": id, "decision": verb, "scope": scope}
-            details |= {key: _recorded(value) for key, value in more.items() if value is not None}
+            details |= {key: _as_json(value) for key, value in more.items() if value is not None}
             answer = partial(approvals.answer, id, verb, by=person, scope=scope, **more)
             await self._console.crib.changes.make("approvals.answer", details, answer, by=person, door="console")
         except ToolcribError as error:
@@ -111,7 +111,7 @@ class WaitingScreen:
         return Response(status_code=204) if request.headers.get("hx-request") == "true" else back("/waiting")
 
 
-def _recorded(value: Json | datetime) -> Json:
+def _as_json(value: Json | datetime) -> Json:
     return value.isoformat() if isinstance(value, datetime) else value
 
 

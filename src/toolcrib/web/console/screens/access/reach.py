@@ -69,7 +69,7 @@ class ReachScreen:
             value["subject"] = subject
         else:
             value |= _table(found, page, columns_page, asked)
-        value["pages"] = _linked(asked, subject, value["pages"])
+        value["pages"] = _link_pages(asked, subject, value["pages"])
         also: JsonObject = {"sources": SOURCE_WORDS, "modes": MODE_WORDS, "table": _address(asked)}
         content = ScreenContent("access", "Who can use what", "access_reach.html", value, also=also)
         return await self._console.respond(request, content)
@@ -175,7 +175,7 @@ def _pages(name: str, page: int, size: int, total: int, noun: str) -> JsonObject
     }  # fmt: skip
 
 
-def _linked(asked: JsonObject, subject: str | None, pages: list[JsonObject]) -> list[JsonObject]:
+def _link_pages(asked: JsonObject, subject: str | None, pages: list[JsonObject]) -> list[JsonObject]:
     """Return the pages of rows and columns, each with the addresses of the previous and the next one."""
     here = {each["name"]: str(each["page"]) for each in pages if each["page"] > 1}
     for each in pages:

@@ -64,7 +64,7 @@ class ToolSetScreen:
         form = await read(request)
         owner = self._owner(form)
         before = await self._set_of(owner)
-        wanted = self._changed(owner, before, form)
+        wanted = self._change(owner, before, form)
         details: JsonObject = {owner.kind: owner.name, "kind": wanted.kind, "tools": list(wanted.tools or ())}
         person = self._console.principal(request)
 
@@ -81,7 +81,7 @@ class ToolSetScreen:
             return await self._respond(request, form)
         return back(_address(owner, form))
 
-    def _changed(self, owner: _Owner, before: ToolSet, form: FormFields) -> ToolSet:
+    def _change(self, owner: _Owner, before: ToolSet, form: FormFields) -> ToolSet:
         tools = self._tools(owner)
         if (kind := form.choice("kind", ("all", "servers", "chosen", "open"))) is not None:
             made = {"all": ToolSet(), "servers": ToolSet(None, OWN_TOOLS), "open": before.opened(tools)}

@@ -66,7 +66,7 @@ class CategoriesScreen:
         if do == "delete":
             return await self._delete(request, agent, categories.pop(at), categories)
         if do == "save":
-            categories[at] = _changed(categories[at], form)
+            categories[at] = _edit(categories[at], form)
         else:
             to = min(max(at + (1 if do == "down" else -1), 0), len(categories) - 1)
             categories.insert(to, categories.pop(at))
@@ -88,7 +88,7 @@ class CategoriesScreen:
         return back(f"/agents/{agent_id}/categories")
 
 
-def _changed(category: SkillCategory, form: FormFields) -> SkillCategory:
+def _edit(category: SkillCategory, form: FormFields) -> SkillCategory:
     return replace(category, name=form.text("name"), color=form.text("color"))
 
 

@@ -14,7 +14,7 @@ from toolcrib.servers.edits import Edit
 from toolcrib.servers.servers import WriteScope
 from toolcrib.servers.transfer import Proposal
 from toolcrib.web.console.responses import Console, ScreenContent, error_json, route
-from toolcrib.web.console.screens.servers.list import patience
+from toolcrib.web.console.screens.servers.list import timeout_of
 from toolcrib.web.console.screens.servers.server import ServerScreen, entry_of
 
 EXAMPLES = (
@@ -76,7 +76,7 @@ class AddScreen:
         alias = (await self._servers.find(name, self._console.place, file=done.file)).alias
         untried: JsonObject = {}
         try:
-            with anyio.move_on_after(patience(form)):  # the page of a slower server is filled in when it responds
+            with anyio.move_on_after(timeout_of(form)):  # the page of a slower server is filled in when it responds
                 await self._console.crib.upstreams.test(alias, self._console.place)
         except ToolcribError as error:
             untried = {"untried": error.message}

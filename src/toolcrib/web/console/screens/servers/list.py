@@ -144,7 +144,7 @@ class ServersScreen:
         return found
 
 
-def patience(form: FormData) -> float:
+def timeout_of(form: FormData) -> float:
     """Return the seconds to wait for a server before a form is answered with a page."""
     return _LIVE_PATIENCE if form.get("live") else PATIENCE
 

@@ -28,7 +28,7 @@ from toolcrib.servers.transfer import Transfer
 from toolcrib.store.audit import Filters
 from toolcrib.web.console.paging import list_page
 from toolcrib.web.console.responses import Console, ScreenContent, back, error_json, route
-from toolcrib.web.console.screens.servers.list import TONES, connecting_since, patience, trust
+from toolcrib.web.console.screens.servers.list import TONES, connecting_since, timeout_of, trust
 from toolcrib.web.console.screens.tools.list import CHANGES_ON_PAGE, TOOLS_ON_PAGE, pending_changes, tool_row
 
 TABS: Final = (("tools", "Tools"), ("setup", "Setup"), ("log", "Log"), ("uses", "Usage"))
@@ -172,7 +172,7 @@ class ServerScreen:
         return await self.page(request, alias, "tools")
 
     async def _test(self, request: Request, alias: str) -> Response:
-        with anyio.move_on_after(patience(await request.form())):
+        with anyio.move_on_after(timeout_of(await request.form())):
             await self._upstreams.test(alias, self._console.place)
         return back(_address(alias, "tools"))
 
@@ -240,7 +240,7 @@ class ServerScreen:
         except ToolcribError as error:
             return await self.page(request, alias, "setup", edited={"text": text, "failure": error_json(error)})
         if saves:
-            change, has_responded = await self._test_change(alias, done, patience(form))
+            change, has_responded = await self._test_change(alias, done, timeout_of(form))
             return await self.page(request, alias, "setup" if has_responded else "tools", change=change)
         return await self.page(request, alias, "setup", change=done.to_json(), edited={"text": text, "failure": None})
 
@@ -349,8 +349,8 @@ def _users(records: list[JsonObject]) -> list[JsonObject]:
     users: dict[tuple[str, str], JsonObject] = {}
     for record in records:
         principal = record.get("principal")
-        who = principal if is_object(principal) else {}
-        key = str(who.get("agent") or who.get("name") or "?"), str(who.get("source") or "?")
+        caller = principal if is_object(principal) else {}
+        key = str(caller.get("agent") or caller.get("name") or "?"), str(caller.get("source") or "?")
         user = users.setdefault(
             key, {"who": key[0], "source": key[1], "calls": 0, "errors": 0, "last": record.get("at")}
         )

@@ -154,13 +154,13 @@ class ToolsScreen:
 
     async def accept(self, request: Request) -> Response:
         """Accept the definition that was reviewed."""
-        return await self._judge(request, "tools.accept")
+        return await self._review(request, "tools.accept")
 
     async def reject(self, request: Request) -> Response:
         """Reject the definition that was reviewed."""
-        return await self._judge(request, "tools.reject")
+        return await self._review(request, "tools.reject")
 
-    async def _judge(self, request: Request, kind: Literal["tools.accept", "tools.reject"]) -> Response:
+    async def _review(self, request: Request, kind: Literal["tools.accept", "tools.reject"]) -> Response:
         form = await request.form()
         principal, ref, hash = await self._console.local_principal(request), ref_of(request), str(form.get("hash", ""))
         named = form.get("what", "tool")

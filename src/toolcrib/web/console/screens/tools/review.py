@@ -73,7 +73,7 @@ class ReviewScreen:
 
     async def _respond(self, request: Request, done: list[str], failed: list[JsonObject]) -> Response:
         principal = await self._console.local_principal(request)
-        changes = [each | {"item": _written(each)} for each in pending_changes(self._console, principal)]
+        changes = [each | {"item": _item_key(each)} for each in pending_changes(self._console, principal)]
         changes.sort(key=lambda each: each["rejectedBy"] is not None)
         hints: list[JsonObject] = []
         for tool in self._console.crib.gate.listing(principal).tools:
@@ -82,7 +82,7 @@ class ReviewScreen:
                 item = {"what": "tool", "server": tool.ref.server, "tool": tool.ref.tool, "hash": hash}
                 words = [word for word, is_on in (tool.annotations or {}).items() if is_on is True]
                 href = tool_address(tool.ref)
-                hints.append({"ref": str(tool.ref), "href": href, "hints": words, "item": _written(item)})
+                hints.append({"ref": str(tool.ref), "href": href, "hints": words, "item": _item_key(item)})
         value: JsonObject = {
             "changes": changes[:CHANGES_ON_PAGE], "changed": len(changes), "hints": hints[:_PAGE], "total": len(hints),
             "done": done, "failed": failed,
@@ -90,7 +90,7 @@ class ReviewScreen:
         return await self._console.respond(request, ScreenContent("tools", "Review", "tool_review.html", value))
 
 
-def _written(item: JsonObject) -> str:
+def _item_key(item: JsonObject) -> str:
     return dumps([item["what"], item["server"], item["tool"], item["hash"]]).decode()
 
 
