@@ -123,7 +123,7 @@ def viewer_of(crib: Crib) -> Callable[..., Awaitable[Principal]]:
     """
     ask = principal_of(crib.principals)
 
-    async def who(request: Request, principal: Annotated[Principal, Depends(ask)]) -> Principal:
+    async def viewer(request: Request, principal: Annotated[Principal, Depends(ask)]) -> Principal:
         if principal.session is None or not principal.is_owner:
             return principal
         session = await crib.sessions.get(await crib.sessions.resolve(principal.session))
@@ -134,7 +134,7 @@ def viewer_of(crib: Crib) -> Callable[..., Awaitable[Principal]]:
             mode=principal.mode if "mode" in named else session.principal.mode,
         )
 
-    return who
+    return viewer
 
 
 def check_owner(principal: Principal) -> None:
