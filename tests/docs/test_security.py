@@ -48,11 +48,11 @@ def test_encoded_text_is_decoded_and_judged() -> None:
 
 
 SHOWN = {
-    "An untrusted file never renames, shadows": "test_an_untrusted_project_cannot_take_the_name_of_a_trusted_server",
+    "An untrusted file never renames, shadows": "test_untrusted_project_cannot_take_the_name_of_a_trusted_server",
     "A sign-in works only in the place": "test_sign_ins_are_bound_to_the_place_and_the_address",
     "Servers of a project or a registry start": "test_project_profile_allows_the_project_and_the_network_only",
     "definition opens nothing outside of the project": (
-        "test_definition_of_a_project_opens_nothing_outside_of_it_but_its_code"
+        "test_definition_of_a_project_opens_only_its_code_outside_of_the_project"
     ),
     "a definition from the registry no credentials": "test_published_definition_opens_no_credentials",
     "could put into its own directories open nothing": "test_links_in_directories_of_the_server_open_nothing",
@@ -79,7 +79,7 @@ SHOWN = {
     "Manual edits of files": "test_trust_edited_by_hand_is_on_record_also_between_runs",
     "finds edits, gaps, reordering": "test_edited_cut_and_reordered_lines_are_found",
     "can forge the whole chain": "test_without_a_key_the_same_forgery_passes_and_verify_says_so",
-    "are closed first": "test_unauthenticated_connections_are_closed_first_and_the_oldest_of_them",
+    "are closed first": "test_oldest_unauthenticated_connection_is_closed_first",
     "a bounded part of each turn": "test_a_flood_of_messages_takes_little_of_each_turn_of_the_loop",
     "`toolcrib stop-all` ends every session": "test_sessions_schedules_and_questions_end_and_none_begins",
     "All descendants of a server's": "test_descendants_with_a_session_of_their_own_end_with_their_server",

@@ -1,4 +1,4 @@
-"""The library's surface: what `import toolcrib` offers, and that it costs nothing until used."""
+"""The public names of `import toolcrib`, and that importing it is cheap."""
 
 import subprocess
 import sys
@@ -12,12 +12,12 @@ SURFACE = {
 }  # fmt: skip
 
 
-def test_the_surface_is_what_is_written_here_and_every_name_of_it_loads() -> None:
+def test_public_names_are_complete_and_importable() -> None:
     assert set(toolcrib.__all__) == SURFACE
     assert all(getattr(toolcrib, name) is not None for name in SURFACE)
 
 
-def test_importing_the_library_loads_nothing_heavy() -> None:
+def test_import_loads_nothing_heavy() -> None:
     heavy = "{'pydantic', 'sqlalchemy', 'fastapi', 'starlette', 'mcp', 'anyio'}"
     code = f"import sys, toolcrib; print(*({heavy} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)

@@ -1,4 +1,4 @@
-"""Strict JSON: one text, one meaning."""
+"""Strict JSON: each text has one meaning or is rejected."""
 
 import json
 import os
@@ -27,12 +27,12 @@ JSON_VALUES = st.recursive(
 
 
 @given(JSON_VALUES)
-def test_whatever_a_careful_writer_writes_is_read_back(value: object) -> None:
+def test_written_json_is_read_back(value: object) -> None:
     assert parse_strict(orjson.dumps(value)) == value
 
 
 @given(JSON_VALUES, st.sampled_from([None, 2]))
-def test_spaces_escapes_and_line_breaks_change_nothing(value: object, indent: int | None) -> None:
+def test_formatting_does_not_change_the_value(value: object, indent: int | None) -> None:
     assert parse_strict(json.dumps(value, indent=indent).encode()) == value
 
 
@@ -56,7 +56,7 @@ def test_spaces_escapes_and_line_breaks_change_nothing(value: object, indent: in
         b'["a\nb"]',
     ],
 )
-def test_what_is_not_json_is_refused(body: bytes) -> None:
+def test_invalid_json_is_rejected(body: bytes) -> None:
     with pytest.raises(MalformedJson):
         parse_strict(body)
 
@@ -72,7 +72,7 @@ def test_what_is_not_json_is_refused(body: bytes) -> None:
         b'{"a": {"b": [{"x": "\\"", "x": 1}]}}',
     ],
 )
-def test_a_repeated_key_is_refused_at_any_depth_and_in_any_spelling(body: bytes) -> None:
+def test_repeated_key_is_rejected_at_any_depth_and_in_any_spelling(body: bytes) -> None:
     with pytest.raises(MalformedJson, match="twice"):
         parse_strict(body)
 
@@ -81,7 +81,7 @@ KEYS = st.text(st.sampled_from(["a", "b", '"', "\\", "ä"]), max_size=2)
 
 
 @given(st.lists(st.tuples(KEYS, JSON_VALUES), max_size=4), st.sampled_from([(",", ":"), (", ", ": "), ("\n,", " :")]))
-def test_an_object_is_read_if_no_key_of_it_repeats_and_refused_if_one_does(
+def test_object_is_rejected_if_and_only_if_a_key_repeats(
     pairs: list[tuple[str, object]], separators: tuple[str, str]
 ) -> None:
     comma, colon = separators
@@ -94,22 +94,22 @@ def test_an_object_is_read_if_no_key_of_it_repeats_and_refused_if_one_does(
             parse_strict(body)
 
 
-def test_the_repeated_key_is_named_and_cut_short() -> None:
+def test_error_names_the_repeated_key_shortened() -> None:
     key = "k" * 5_000
-    with pytest.raises(MalformedJson) as refused:
+    with pytest.raises(MalformedJson) as error:
         parse_strict(f'{{"{key}":1, "{key}":2}}'.encode())
-    assert key[:100] in str(refused.value)
-    assert len(str(refused.value)) < 200
+    assert key[:100] in str(error.value)
+    assert len(str(error.value)) < 200
 
 
 @pytest.mark.parametrize("digits", [302, 400, 5_000])
-def test_an_integer_with_too_many_digits_is_refused(digits: int) -> None:
+def test_integer_with_too_many_digits_is_rejected(digits: int) -> None:
     with pytest.raises(MalformedJson):
         parse_strict(f'{{"n": {"9" * digits}}}'.encode())
 
 
 @pytest.mark.parametrize("body", [b'{"n": %d}', b'{"a": [{"arguments": %d}]}', b"[%d]"])
-def test_long_integers_are_refused_where_only_arguments_may_have_them(body: bytes) -> None:
+def test_long_integers_are_rejected_outside_the_given_member(body: bytes) -> None:
     text = body % 2**64
     with pytest.raises(MalformedJson, match="64 bits"):
         refuse_long_integers(parse_strict(text), text, but_in="arguments")
@@ -118,13 +118,13 @@ def test_long_integers_are_refused_where_only_arguments_may_have_them(body: byte
 
 
 @pytest.mark.parametrize("number", [2**64 - 1, -(2**63), 2**53 + 1, 0, 2**64, -(2**63) - 1, 10**299])
-def test_every_integer_is_kept_exactly(number: int) -> None:
+def test_integer_is_kept_exactly(number: int) -> None:
     for body in (f"[{number}]", f"[ {number} ]"):
         assert parse_strict(body.encode()) == [number]
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"k":', "}"), ('[{"k":', "}]")])
-def test_the_limit_of_nesting_is_exact(opening: str, closing: str) -> None:
+def test_nesting_limit_is_exact(opening: str, closing: str) -> None:
     levels = MAX_DEPTH // len(closing)
     fits = opening * levels + "0" + closing * levels
     assert parse_strict(fits.encode()) is not None
@@ -132,19 +132,19 @@ def test_the_limit_of_nesting_is_exact(opening: str, closing: str) -> None:
         parse_strict(f"[{fits}]".encode())
 
 
-def test_many_brackets_side_by_side_or_inside_strings_are_not_nesting() -> None:
+def test_adjacent_brackets_and_brackets_in_strings_are_not_nesting() -> None:
     assert parse_strict(b"[" + b",".join([b"[]"] * 5_000) + b"]") == [[]] * 5_000
     text = '["' + "[" * 5_000 + '\\"' + "{" * 5_000 + '"]'
     assert parse_strict(text.encode()) == ["[" * 5_000 + '"' + "{" * 5_000]
 
 
-def test_a_hundred_thousand_opening_brackets_are_refused_at_once() -> None:
+def test_deeply_nested_text_is_rejected() -> None:
     for body in (b"[" * 100_000, b'{"a":' * 100_000, b"[" * 900 + b"]" * 900):
         with pytest.raises(MalformedJson):
             parse_strict(body)
 
 
-def test_a_key_that_is_special_elsewhere_is_only_a_key() -> None:
+def test_key_that_is_special_in_other_languages_is_an_ordinary_key() -> None:
     assert parse_strict(b'{"__proto__":{"a":1},"constructor":2,"name\\u0000":3}') == {
         "__proto__": {"a": 1},
         "constructor": 2,
@@ -153,7 +153,7 @@ def test_a_key_that_is_special_elsewhere_is_only_a_key() -> None:
 
 
 REPEATS_A_KEY = {"y_object_duplicated_key.json", "y_object_duplicated_key_and_value.json"}
-"""Texts the suite accepts and we refuse on purpose: two readers of them may see two values."""
+"""Accepted by the suite but rejected here: parsers disagree on the value of a repeated key."""
 
 
 def _suite(prefix: str) -> list[Path]:
@@ -165,7 +165,7 @@ def _suite(prefix: str) -> list[Path]:
 
 
 @pytest.mark.skipif(not CORPUS, reason="TOOLCRIB_CORPUS is not set")
-def test_the_public_suite_accepts_and_refuses_as_it_should() -> None:
+def test_public_suite_is_accepted_and_rejected_as_specified() -> None:
     wrong: list[str] = []
     for path in [*_suite("y"), *_suite("n")]:
         try:
@@ -179,9 +179,9 @@ def test_the_public_suite_accepts_and_refuses_as_it_should() -> None:
 
 
 @pytest.mark.skipif(not CORPUS, reason="TOOLCRIB_CORPUS is not set")
-def test_what_the_public_suite_leaves_open_is_decided_without_a_crash() -> None:
+def test_implementation_defined_texts_of_the_public_suite_do_not_crash() -> None:
     for path in _suite("i"):
         try:
             parse_strict(path.read_bytes())
-        except MalformedJson as refused:
-            assert str(refused)
+        except MalformedJson as error:
+            assert str(error)

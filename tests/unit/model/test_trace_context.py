@@ -8,7 +8,7 @@ ONE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 OTHER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b8-00"
 
 
-def test_meta_wins_over_headers() -> None:
+def test_meta_overrides_headers() -> None:
     headers = {b"traceparent": OTHER.encode(), b"tracestate": b"a=1"}
     assert trace_of(headers, {"traceparent": ONE}) == {"traceparent": ONE}
     assert trace_of(headers) == {"traceparent": OTHER, "tracestate": "a=1"}

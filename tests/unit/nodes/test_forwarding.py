@@ -1,25 +1,17 @@
-"""Signatures of requests between nodes: for one request, one receiver, once, and not for long."""
+"""Signatures of requests between nodes: valid for one request and one receiver, once, and briefly."""
 
 import pytest
 
 from toolcrib.model.errors import Denied
 from toolcrib.nodes.forwarding import VALID_SECONDS, RequestSigner
+from unit.clock import Clock
 
 KEY = b"k" * 32
 CALLER = {"source": "api"}
 
 
-class Clock:
-    """A clock that a test sets."""
-
-    now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def sign(clock: Clock, *, key: bytes = KEY, to: str = "b", body: bytes = b"{}", epoch: int = 7) -> str:
-    """A signature of node a."""
+    """Return a signature of node a."""
     signer = RequestSigner(key, "a", clock)
     return signer.sign(to=to, method="POST", target="/x?y=1", body=body, caller=CALLER, epoch=epoch)
 
@@ -33,13 +25,13 @@ def test_signature_is_accepted_once_and_states_the_caller() -> None:
         receiver.verify(header, method="POST", target="/x?y=1")
 
 
-def test_node_that_restarted_refuses_what_was_signed_before() -> None:
+def test_restarted_node_refuses_earlier_signatures() -> None:
     clock = Clock()
     header = sign(clock, epoch=7)
     RequestSigner(KEY, "b", clock, since=7).verify(header, method="POST", target="/x?y=1")
     with pytest.raises(Denied, match="before this node started"):
         RequestSigner(KEY, "b", clock, since=9).verify(header, method="POST", target="/x?y=1")
-    later = sign(clock, epoch=10)  # the node lost its lease meanwhile, and has a new one
+    later = sign(clock, epoch=10)  # node a lost its lease and has a new one
     assert RequestSigner(KEY, "b", clock, since=9).verify(later, method="POST", target="/x?y=1").node == "a"
 
 
@@ -57,7 +49,7 @@ def test_signature_for_another_node_is_refused() -> None:
 
 
 @pytest.mark.parametrize("offset", [-VALID_SECONDS - 1, VALID_SECONDS + 1])
-def test_signature_is_refused_when_it_is_too_old_or_from_the_future(offset: float) -> None:
+def test_signature_is_refused_if_too_old_or_from_the_future(offset: float) -> None:
     clock, header = Clock(), sign(Clock())
     clock.now += offset
     with pytest.raises(Denied, match="expired"):
@@ -65,7 +57,7 @@ def test_signature_is_refused_when_it_is_too_old_or_from_the_future(offset: floa
 
 
 @pytest.mark.parametrize("offset", [-5.0, 5.0])
-def test_clocks_may_differ_by_seconds(offset: float) -> None:
+def test_clocks_may_differ_by_a_few_seconds(offset: float) -> None:
     clock, header = Clock(), sign(Clock())
     clock.now += offset
     assert RequestSigner(KEY, "b", clock).verify(header, method="POST", target="/x?y=1").node == "a"

@@ -1,4 +1,4 @@
-"""Whatever stands in a file: one problem says where it cannot be read, and nothing is ever raised."""
+"""Any content of a configuration file yields entries or one located problem, never an exception."""
 
 import json
 from collections.abc import Callable
@@ -67,8 +67,8 @@ def place_of(form: str, scope: Any = "user") -> ConfigFile:
     return ConfigFile(form, scope, Path(f"/x/file.{ENDINGS[FORMATS[form].family]}"), 0, project, project)
 
 
-def look_at_everything(found: Discovery) -> None:
-    """All that is shown of a list is made."""
+def render_all(found: Discovery) -> None:
+    """Render everything that is shown of a list."""
     for server in found.servers:
         json.dumps(server.to_json())
         if server.spec is not None:
@@ -82,11 +82,11 @@ def check(form: str, text: str) -> None:
         assert all(problem.file == str(place.file) for problem in reading.problems)
         if reading.broken:
             assert len(reading.problems) == 1
-        look_at_everything(merge([reading], {"HOME": "/h"}, lambda _: False))
+        render_all(merge([reading], {"HOME": "/h"}, lambda _: False))
 
 
 @pytest.mark.parametrize("form", sorted(FORMATS))
-def test_odd_texts_are_one_located_problem_at_most(form: str) -> None:
+def test_malformed_text_yields_at_most_one_located_problem(form: str) -> None:
     for text in ODD:
         check(form, text)
 
@@ -123,7 +123,7 @@ def test_any_value_in_any_field_of_any_format_is_judged(form: str, entries: dict
             text = json.dumps(whole)
         except ValueError:
             return
-        look_at_everything(merge([read(place, text)], {"HOME": "/h"}, lambda _: False))
+        render_all(merge([read(place, text)], {"HOME": "/h"}, lambda _: False))
 
 
 @settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
@@ -131,13 +131,13 @@ def test_any_value_in_any_field_of_any_format_is_judged(form: str, entries: dict
     st.sampled_from(sorted(FORMATS)),
     st.text(max_size=60) | st.text(st.sampled_from("%YAMLTG 1.32\n-:&*!?|>[]{}\"'#,a0=<"), max_size=60),
 )
-def test_any_text_at_all_is_read_or_is_a_problem(form: str, text: str) -> None:
+def test_any_text_is_read_or_a_problem(form: str, text: str) -> None:
     check(form, text)
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(ODD) | st.text(max_size=60))
-def test_whatever_is_pasted_or_imported_is_recognised_or_is_a_problem(text: str) -> None:
+def test_any_pasted_or_imported_text_is_recognised_or_a_problem(text: str) -> None:
     recognise(text)
     read_page(f"---\n{text}\n---\nbody", "agent.md")
 
@@ -145,7 +145,7 @@ def test_whatever_is_pasted_or_imported_is_recognised_or_is_a_problem(text: str)
 @pytest.mark.parametrize(
     "error", [KeyError("x"), AssertionError(), MemoryError(), RecursionError(), OverflowError("y")]
 )
-def test_whatever_a_parser_raises_is_a_problem_of_syntax(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_exception_of_a_parser_is_a_syntax_problem(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def parse(text: str) -> Document:
         raise error
 
@@ -159,9 +159,9 @@ def test_whatever_a_parser_raises_is_a_problem_of_syntax(error: Exception, monke
 
 
 @pytest.mark.parametrize("form", ["toolcrib", "codex", "goose"])
-def test_a_layout_that_fails_is_a_problem_of_its_file(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_reader_is_a_problem_of_its_file(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> Any:
-        raise KeyError("never thought of")
+        raise KeyError("unexpected")
 
     place = place_of(form)
     monkeypatch.setattr("toolcrib.servers.readers.read._read_document", fail)

@@ -1,4 +1,4 @@
-"""The table of apps: each is read from its own files, has a citation, and 25 and more are written."""
+"""The table of apps: each app is read from its own files and has a citation, and at least 25 are written."""
 
 import json
 from pathlib import Path
@@ -92,7 +92,7 @@ PROJECT_FILES = {
 
 
 def listed(root: Path, files: dict[Path, str]) -> list[Any]:
-    """The servers found on a machine with exactly these files."""
+    """Return the servers that are found on a machine with exactly these files."""
     (root / "project" / ".git").mkdir(parents=True)
     for file, text in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -152,7 +152,7 @@ def test_remote_forms_of_new_apps_are_understood(tmp_path: Path) -> None:
     assert next(each.spec.header_env for each in found if each.name == "vibe") == {"Authorization": "Bearer ${KEY}"}
 
 
-def test_at_least_fifty_apps_are_read_and_twenty_five_written_each_with_a_citation() -> None:
+def test_at_least_50_apps_are_read_and_25_written_each_with_a_citation() -> None:
     own = {"toolcrib", "mcp-json", "fastmcp", "registry", "mcpb", "kilo-legacy"}
     apps = set(CLIENTS) - own
     assert len(apps) >= 50

@@ -1,4 +1,4 @@
-"""MCPB bundles: what is refused before a file is written outside, and what a manifest becomes."""
+"""MCPB bundles: which ones are refused before a file is written outside, and the definition from a manifest."""
 
 import io
 import json
@@ -17,7 +17,7 @@ MANIFEST = {"manifest_version": "0.3", "server": {"mcp_config": {"command": "nod
 
 
 def zipped(*members: tuple[str | zipfile.ZipInfo, str]) -> bytes:
-    """A zip file with these members."""
+    """Return a zip file with these members."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in members:
@@ -26,7 +26,7 @@ def zipped(*members: tuple[str | zipfile.ZipInfo, str]) -> bytes:
 
 
 def link(name: str) -> zipfile.ZipInfo:
-    """A symbolic link in a zip file."""
+    """Return a symbolic link in a zip file."""
     info = zipfile.ZipInfo(name)
     info.external_attr = 0o120777 << 16
     return info
@@ -50,9 +50,7 @@ def test_member_that_leads_out_of_the_bundle_is_refused(tmp_path: Path, member: 
     assert list(tmp_path.rglob("*")) == [tmp_path / "kept"]
 
 
-def test_bundle_larger_than_the_limit_is_refused_by_what_it_unpacks_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bundle_that_unpacks_to_more_than_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundles, "LARGEST_UNPACKED", 10_000)
     content = zipped(("manifest.json", json.dumps(MANIFEST)), ("zeros", "0" * 20_000))
     assert len(content) < 10_000
@@ -64,7 +62,7 @@ def test_bundle_larger_than_the_limit_is_refused_by_what_it_unpacks_to(
 
 
 def broken() -> bytes:
-    """A zip file whose compressed data is damaged."""
+    """Return a zip file whose compressed data is damaged."""
     content = bytearray(zipped(("manifest.json", json.dumps(MANIFEST)), ("data", "0123456789" * 100)))
     at = content.index(b"data") + 4
     content[at : at + 8] = b"\xff" * 8
@@ -72,7 +70,7 @@ def broken() -> bytes:
 
 
 def large_directory() -> bytes:
-    """A zip file that claims a directory of files that would fill the memory."""
+    """Return a zip file that declares a directory too large for the memory."""
     content = bytearray(zipped(("manifest.json", "{}")))
     content[-10:-6] = (100 * 1024 * 1024).to_bytes(4, "little")
     return bytes(content)
@@ -103,7 +101,7 @@ def test_hostile_archive_is_refused_and_leaves_nothing(tmp_path: Path, content: 
 @pytest.mark.parametrize(
     ("content", "reason"), [(b"no zip", "not a usable zip file"), (zipped(("a", "b")), "manifest")]
 )
-def test_file_that_is_no_bundle_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_file_that_is_not_a_bundle_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason):
         bundles.unpack_bundle(content, sha256(content).hexdigest(), tmp_path / "kept")
     with pytest.raises(InvalidRequest, match="publishes no SHA-256"):

@@ -1,4 +1,4 @@
-"""Entries of a crib are known by what they say, and nothing else is taken for one."""
+"""Entries of the crib in app files are recognised by their content, and other servers are not."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ SECRET = "tcb_" + "a1B2" * 10
 AGENTS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,20}", fullmatch=True)
 
 
-def test_the_token_of_a_command_is_known_by_its_name() -> None:
+def test_entry_of_a_command_has_the_name_of_its_token() -> None:
     spec = stdio_spec("toolcrib", ("/opt/bin/toolcrib",), home=None, agent=None, token="connect-cursor")
     found = crib_entry(spec)
     assert found is not None
@@ -30,7 +30,7 @@ def remote(url: str, authorization: str = f"Bearer {SECRET}") -> ServerSpec:
 
 @pytest.mark.parametrize("client", [name for name, row in CLIENTS.items() if row.writable])
 @given(agent=st.none() | AGENTS)
-def test_what_is_written_for_any_client_is_known_again_when_it_is_read(client: str, agent: str | None) -> None:
+def test_entry_written_for_any_client_is_recognised_when_read(client: str, agent: str | None) -> None:
     path = "/mcp" if agent is None else f"/mcp/agents/{agent}"
     specs = [stdio_spec("toolcrib", ("/opt/bin/toolcrib",), home="/a b", agent=agent)]
     if client not in STYLES or "http" in STYLES[client].types:
@@ -58,17 +58,17 @@ def test_what_is_written_for_any_client_is_known_again_when_it_is_read(client: s
         ServerSpec("s", "stdio", SOURCE, command="my-toolcrib", args=("stdio",)),
     ],
 )
-def test_what_could_be_somebody_elses_server_is_no_crib(spec: ServerSpec) -> None:
+def test_server_of_another_program_is_not_recognised_as_a_crib(spec: ServerSpec) -> None:
     assert crib_entry(spec) is None
 
 
-def test_a_crib_is_known_at_any_address_of_this_machine_and_behind_any_program() -> None:
+def test_crib_is_recognised_at_any_loopback_address_and_behind_any_launcher() -> None:
     assert all(crib_entry(remote(f"http://{host}:1/mcp")) for host in ("localhost", "127.0.0.1", "127.1.2.3", "[::1]"))
-    words = ServerSpec("s", "stdio", SOURCE, command="uvx", args=("toolcrib", "stdio", "--agent=reviewer"))
-    found = crib_entry(words)
+    spec = ServerSpec("s", "stdio", SOURCE, command="uvx", args=("toolcrib", "stdio", "--agent=reviewer"))
+    found = crib_entry(spec)
     assert found is not None
     assert found.agent == "reviewer"
 
 
-def test_the_own_command_has_a_full_path() -> None:
+def test_own_command_has_a_full_path() -> None:
     assert Path(own_command()[0]).is_absolute()

@@ -1,4 +1,4 @@
-"""The one list: what shadows what, what is the same, what is switched off, which names servers get."""
+"""Discovery of servers: shadowing, identity, switches and aliases."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from toolcrib.servers.readers.read import ConfigFile, FileReading, read_content
 
 
 class Machine:
-    """A person's home with a crib, a repository and files in them."""
+    """A user's home with a crib, a repository and configuration files."""
 
     def __init__(self, root: Path) -> None:
         self.home = root / "home"
@@ -28,12 +28,12 @@ class Machine:
             directory.mkdir(parents=True)
 
     def write(self, path: Path, content: Any) -> None:
-        """Put a file there, as JSON unless it is text."""
+        """Write a file, as JSON unless the content is text."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content if isinstance(content, str) else json.dumps(content, indent=2), "utf-8")
 
     def discover(self, environment: dict[str, str] | None = None, trust: bool = False) -> Discovery:
-        """What is found from the working directory."""
+        """Return the discovery from the working directory."""
         return discover(
             environment or {}, self.cwd, home=self.home, crib=self.crib, trusted=lambda _: trust, platform="linux"
         )
@@ -41,24 +41,24 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """An empty machine."""
+    """Return an empty machine."""
     return Machine(tmp_path)
 
 
 def servers(**entries: Any) -> dict[str, Any]:
-    """A file in the common form."""
+    """Return a file in the common format."""
     return {"mcpServers": entries}
 
 
 def found(discovery: Discovery, name: str) -> list[ServerEntry]:
-    """All entries of a name, in force first."""
+    """Return all entries with a name, the active one first."""
     return sorted(
         (entry for entry in discovery.servers if entry.name == name), key=lambda entry: entry.state == "shadowed"
     )
 
 
-def test_files_of_all_levels_are_found_from_a_sub_directory(machine: Machine) -> None:
-    """From the working directory up to the repository's root, and the person's own."""
+def test_files_of_all_levels_are_found_from_a_subdirectory(machine: Machine) -> None:
+    """From the working directory up to the repository's root, and the user's files."""
     machine.write(machine.crib / "mcp.json", servers(own={"type": "stdio", "command": "own"}))
     machine.write(machine.home / ".cursor/mcp.json", servers(cursor={"command": "c"}))
     machine.write(machine.home / ".codex/config.toml", '[mcp_servers.codex]\ncommand = "x"\n')
@@ -79,15 +79,15 @@ def test_files_of_all_levels_are_found_from_a_sub_directory(machine: Machine) ->
     assert discovery.project == str(machine.repository.resolve())
 
 
-def test_outside_a_repository_only_the_directory_itself_counts(machine: Machine) -> None:
-    """What lies above may belong to anybody."""
+def test_outside_a_repository_only_the_working_directory_counts(machine: Machine) -> None:
+    """A directory above may belong to another user."""
     machine.write(machine.repository / ".mcp.json", servers(root={"command": "r"}))
     (machine.repository / ".git").rmdir()
     assert machine.discover().servers == ()
 
 
-def test_the_nearest_directory_wins_and_the_others_stay_visible(machine: Machine) -> None:
-    """Managed, then near, then far, then the person's own."""
+def test_nearest_directory_wins_and_the_others_stay_visible(machine: Machine) -> None:
+    """Precedence: managed, near, far, user."""
     machine.write(machine.home / ".cursor/mcp.json", servers(s={"command": "user"}))
     machine.write(machine.repository / ".mcp.json", servers(s={"command": "root"}))
     machine.write(machine.cwd / ".cursor/mcp.json", servers(s={"command": "near"}))
@@ -101,8 +101,8 @@ def test_the_nearest_directory_wins_and_the_others_stay_visible(machine: Machine
     assert len({entry.alias for entry in entries}) == 3
 
 
-def test_an_invalid_nearer_entry_never_hides_a_valid_one(machine: Machine) -> None:
-    """Judged first, then merged."""
+def test_invalid_nearer_entry_does_not_hide_a_valid_one(machine: Machine) -> None:
+    """Entries are judged before they are merged."""
     machine.write(machine.home / ".cursor/mcp.json", servers(s={"command": "user"}))
     machine.write(machine.cwd / ".mcp.json", servers(s={"command": "x", "url": "https://x"}))
     states = {entry.definition["command"]: (entry.state, entry.alias) for entry in found(machine.discover(), "s")}
@@ -110,8 +110,8 @@ def test_an_invalid_nearer_entry_never_hides_a_valid_one(machine: Machine) -> No
     assert states["x"][0] == "invalid"
 
 
-def test_within_a_level_our_file_comes_first_then_claudes_local_then_its_project_file(machine: Machine) -> None:
-    """The order of product and table."""
+def test_own_file_precedes_claudes_local_and_project_files(machine: Machine) -> None:
+    """The order of the table."""
     machine.write(machine.cwd / ".cursor/mcp.json", servers(s={"command": "cursor"}))
     machine.write(machine.cwd / ".mcp.json", servers(s={"command": "project"}))
     local = {"projects": {str(machine.cwd): servers(s={"command": "local"})}}
@@ -122,15 +122,15 @@ def test_within_a_level_our_file_comes_first_then_claudes_local_then_its_project
     assert (winner.source.client, winner.source.scope) == ("toolcrib", "project")
 
 
-def test_a_disabled_entry_still_shadows_the_one_below_it(machine: Machine) -> None:
-    """Switching one off must not switch another on."""
+def test_disabled_entry_still_shadows_the_one_below_it(machine: Machine) -> None:
+    """Disabling one entry must not enable another."""
     machine.write(machine.home / ".kiro/settings/mcp.json", servers(s={"command": "user"}))
     machine.write(machine.cwd / ".kiro/settings/mcp.json", servers(s={"command": "near", "disabled": True}))
     assert [entry.state for entry in found(machine.discover(), "s")] == ["disabled", "shadowed"]
 
 
-def test_one_server_under_several_names_and_clients_is_one_row_with_all_its_places(machine: Machine) -> None:
-    """Whatever way the client writes variables, addresses and `-y`."""
+def test_same_server_under_several_names_is_one_row_with_all_places(machine: Machine) -> None:
+    """For any notation of variables, URLs and `-y`."""
     machine.write(
         machine.home / ".cursor/mcp.json",
         servers(gh={"command": "npx", "args": ["-y", "p"], "env": {"T": "${env:TOKEN}"}}),
@@ -147,8 +147,8 @@ def test_one_server_under_several_names_and_clients_is_one_row_with_all_its_plac
     assert [source.client for source in rows["web"].sources] == ["kiro", "lm-studio"]
 
 
-def test_one_program_with_two_accounts_is_two_servers(machine: Machine) -> None:
-    """Values are part of what a server is."""
+def test_same_program_with_two_accounts_is_two_servers(machine: Machine) -> None:
+    """Values are part of the identity of a server."""
     machine.write(
         machine.home / ".cursor/mcp.json",
         servers(a={"command": "x", "env": {"T": "1"}}, b={"command": "x", "env": {"T": "2"}}),
@@ -156,8 +156,8 @@ def test_one_program_with_two_accounts_is_two_servers(machine: Machine) -> None:
     assert len(machine.discover().servers) == 2
 
 
-def test_settings_of_clients_switch_their_servers_off_and_never_on(machine: Machine) -> None:
-    """Claude's, Gemini's and oh-my-pi's lists; a project cannot approve itself."""
+def test_settings_of_clients_disable_their_servers_and_never_enable_them(machine: Machine) -> None:
+    """The lists of Claude, Gemini and oh-my-pi; a project cannot approve itself."""
     machine.write(machine.cwd / ".mcp.json", servers(a={"command": "a"}, b={"command": "b"}))
     machine.write(
         machine.home / ".claude/settings.json",
@@ -171,7 +171,7 @@ def test_settings_of_clients_switch_their_servers_off_and_never_on(machine: Mach
     assert states == {"a": "disabled", "b": "untrusted", "d": "disabled", "g": "disabled", "o": "disabled"}
 
 
-def test_a_project_switches_a_server_of_the_person_off_where_the_client_merges_files(machine: Machine) -> None:
+def test_project_disables_a_users_server_where_the_client_merges_files(machine: Machine) -> None:
     """As opencode and Codex do."""
     machine.write(machine.home / ".config/opencode/opencode.json", {"mcp": {"s": {"type": "local", "command": ["x"]}}})
     machine.write(machine.cwd / "opencode.json", {"mcp": {"s": {"enabled": False}}})
@@ -179,8 +179,8 @@ def test_a_project_switches_a_server_of_the_person_off_where_the_client_merges_f
     assert [entry.state for entry in entries] == ["disabled", "shadowed"]
 
 
-def test_our_word_about_a_server_of_another_file_counts(machine: Machine) -> None:
-    """Switched off or taken off the list without touching the other file."""
+def test_overlay_disables_or_hides_a_server_of_another_file(machine: Machine) -> None:
+    """The overlay disables or hides a server without changing the other file."""
     file = machine.home / ".cursor/mcp.json"
     machine.write(file, servers(a={"command": "a"}, b={"command": "b"}))
     machine.write(
@@ -192,8 +192,8 @@ def test_our_word_about_a_server_of_another_file_counts(machine: Machine) -> Non
     assert [entry.name for entry in discovery.hidden] == ["b"]
 
 
-def test_names_are_kept_and_every_server_gets_a_unique_safe_alias(machine: Machine) -> None:
-    """Odd characters, names that become equal, names of built-in servers, names without end."""
+def test_names_are_kept_and_each_server_gets_a_unique_safe_alias(machine: Machine) -> None:
+    """Unusual characters, names that become equal, names of built-in servers, long names."""
     names = ["a b", "a_b", "a/b", "toolcrib", "ü", "", "x" * 300, "GitHub (work)", "..", "名前"]
     machine.write(
         machine.home / ".cursor/mcp.json",
@@ -206,8 +206,8 @@ def test_names_are_kept_and_every_server_gets_a_unique_safe_alias(machine: Machi
     assert {entry.name: entry.alias for entry in discovery.servers}["a_b"] == "a_b"
 
 
-def test_a_missing_variable_is_named_and_a_secret_is_never_shown(machine: Machine) -> None:
-    """Listing tests whether a variable exists and looks at no value."""
+def test_missing_variable_is_named_and_a_secret_is_never_shown(machine: Machine) -> None:
+    """Listing checks whether a variable exists, and reads no value."""
     secret = "sk-live-" + "a1b2" * 8
     machine.write(
         machine.cwd / ".mcp.json",
@@ -222,8 +222,8 @@ def test_a_missing_variable_is_named_and_a_secret_is_never_shown(machine: Machin
     assert entry.definition["env"]["API"] == "${WANTED}"
 
 
-def test_the_crib_does_not_connect_to_itself(machine: Machine) -> None:
-    """`toolcrib connect` wrote it there."""
+def test_crib_does_not_connect_to_itself(machine: Machine) -> None:
+    """`toolcrib connect` wrote the entry."""
     machine.write(
         machine.home / ".cursor/mcp.json", servers(toolcrib={"command": "uvx", "args": ["toolcrib", "stdio"]})
     )
@@ -231,8 +231,8 @@ def test_the_crib_does_not_connect_to_itself(machine: Machine) -> None:
     assert (entry.state, [problem.code for problem in entry.problems]) == ("disabled", ["server.own_crib"])
 
 
-def test_trust_of_an_equal_definition_is_not_undone_by_a_project_that_repeats_it(machine: Machine) -> None:
-    """The one that was agreed to is the one that is started."""
+def test_trust_in_a_definition_is_not_revoked_by_a_project_that_repeats_it(machine: Machine) -> None:
+    """The accepted definition is the one that starts."""
     machine.write(machine.home / ".cursor/mcp.json", servers(s={"command": "npx", "args": ["p"]}))
     machine.write(machine.cwd / ".mcp.json", servers(s={"command": "npx", "args": ["p"]}))
     entry = discover(
@@ -241,8 +241,8 @@ def test_trust_of_an_equal_definition_is_not_undone_by_a_project_that_repeats_it
     assert (entry.state, entry.source.scope, len(entry.sources)) == ("not_checked", "user", 2)
 
 
-def test_a_file_that_is_not_one_is_a_problem_and_the_others_work(machine: Machine, tmp_path: Path) -> None:
-    """Pipes, directories, loops, links out of the project, files too large, other encodings."""
+def test_unusable_file_is_a_problem_and_the_others_are_read(machine: Machine, tmp_path: Path) -> None:
+    """Pipes, directories, loops, links out of the project, large files, other encodings."""
     import os
 
     machine.write(machine.home / ".cursor/mcp.json", servers(ok={"command": "x"}))
@@ -309,19 +309,19 @@ def _read(place: ConfigFile, entries: dict[str, Any]) -> FileReading:
     return read_content(place, FileText(json.dumps({root: entries}), False, ""), ReadingContext(place.file))
 
 
-def _nobody(spec: ServerSpec) -> bool:
+def _trust_nothing(spec: ServerSpec) -> bool:
     return False
 
 
 @settings(deadline=None)
 @given(st.tuples(*[ENTRIES] * len(PLACES)), st.randoms(use_true_random=False))
-def test_the_list_does_not_depend_on_the_order_of_reading(files: tuple[dict[str, Any], ...], random: Any) -> None:
-    """And every entry is in it: as a row, as a place of a row, or as hidden."""
+def test_result_does_not_depend_on_the_order_of_files(files: tuple[dict[str, Any], ...], random: Any) -> None:
+    """Each entry is in the list as a row, as a place of a row, or as hidden."""
     readings = [_read(place, entries) for place, entries in zip(PLACES, files, strict=True)]
-    straight = merge(readings, {}, _nobody)
+    straight = merge(readings, {}, _trust_nothing)
     shuffled = list(readings)
     random.shuffle(shuffled)
-    assert merge(shuffled, {}, _nobody) == straight
+    assert merge(shuffled, {}, _trust_nothing) == straight
     places = [(source.file, source.line) for entry in straight.servers for source in entry.sources]
     assert sorted(places) == sorted((e.source.file, e.source.line) for reading in readings for e in reading.entries)
     in_force = [entry.name for entry in straight.servers if entry.spec and entry.shadowed_by is None]
@@ -337,8 +337,8 @@ def test_the_list_does_not_depend_on_the_order_of_reading(files: tuple[dict[str,
         ("https://[::1]:8/a#f", "https://[::1]:8/a"),
     ],
 )
-def test_addresses_that_differ_in_nothing_are_equal(one: str, other: str) -> None:
-    """Case, default port, last slash, fragment."""
+def test_equivalent_urls_are_equal(one: str, other: str) -> None:
+    """Case, default port, trailing slash, fragment."""
     assert normal_url(one) == normal_url(other)
 
 
@@ -350,7 +350,7 @@ def test_addresses_that_differ_in_nothing_are_equal(one: str, other: str) -> Non
         (".cursor/mcp.json", "mcpServers", "${workspaceFolder}/serve.py", 2),
     ],
 )
-def test_identity_compares_the_directory_a_placeholder_stands_for(
+def test_identity_includes_the_directory_of_a_placeholder(
     machine: Machine, file: str, key: str, argument: str, count: int
 ) -> None:
     """One name in the package, another in the repository above it."""

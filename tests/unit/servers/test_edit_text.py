@@ -1,4 +1,4 @@
-"""Editing one server of a text: every other byte stays, and the text says what was meant."""
+"""Editing one server in a text: all other bytes are kept, and the result reads as intended."""
 
 import json
 import tomllib
@@ -25,14 +25,14 @@ ZED = ConfigFile("zed", "user", Path("settings.json"))
 
 
 def entries(place: ConfigFile, text: str) -> dict[str, ReadEntry]:
-    """The servers a text has, by name."""
+    """Return the entries of a text by name."""
     reading = read_content(place, FileText(text, False, ""), ReadingContext(place.file))
     assert not reading.broken, reading.problems
     return {entry.name: entry for entry in reading.entries}
 
 
 def raws(place: ConfigFile, text: str) -> dict[str, Any]:
-    """The same, as written."""
+    """Return the entries of a text by name, as written."""
     return {name: entry.raw for name, entry in entries(place, text).items()}
 
 
@@ -56,8 +56,8 @@ COMMENTED = """\
 """
 
 
-def test_removing_the_first_the_middle_and_the_last_server_leaves_the_other_lines_as_they_were() -> None:
-    """Comments of the others, odd spacing and blank lines stay."""
+def test_removing_a_server_keeps_the_other_lines() -> None:
+    """Comments of the other servers, unusual spacing and blank lines are kept."""
     without_a = remove_server(CURSOR, "a")(COMMENTED)
     assert without_a == COMMENTED.replace('        "a": { "command": "x", "args": ["1",  "2"] }, // about a\n', "")
     without_b = remove_server(CURSOR, "b")(COMMENTED)
@@ -68,8 +68,8 @@ def test_removing_the_first_the_middle_and_the_last_server_leaves_the_other_line
     assert "        // last\n    }," in without_c
 
 
-def test_a_new_server_goes_after_the_others_in_their_indentation_and_the_comment_of_the_last_stays_with_it() -> None:
-    """The only other byte that changes is the comma that JSON needs."""
+def test_added_server_follows_the_others_in_their_indentation() -> None:
+    """Apart from the entry, only the comma that JSON needs is added."""
     added = add_server(CURSOR, "d", {"command": "z"})(COMMENTED)
     expected = COMMENTED.replace(
         '"c": {"url": "https://c"} // about c\n',
@@ -78,16 +78,14 @@ def test_a_new_server_goes_after_the_others_in_their_indentation_and_the_comment
     assert added == expected
 
 
-def test_adding_to_a_file_on_one_line_keeps_it_on_one_line() -> None:
-    """A compact file stays compact."""
+def test_adding_to_a_single_line_file_keeps_it_on_one_line() -> None:
     text = '{"mcpServers": {"a": {"command": "x"}}}'
     assert add_server(CURSOR, "b", {"command": "y"})(text) == (
         '{"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}}'
     )
 
 
-def test_line_ends_of_windows_and_tabs_are_kept() -> None:
-    """New lines look like the old ones."""
+def test_windows_line_ends_and_tabs_are_kept() -> None:
     text = '{\r\n\t"mcpServers": {\r\n\t\t"a": {"command": "x"}\r\n\t}\r\n}\r\n'
     added = add_server(CURSOR, "b", {"command": "y"})(text)
     assert added == text.replace('"x"}\r\n', '"x"},\r\n\t\t"b": {\r\n\t\t\t"command": "y"\r\n\t\t}\r\n')
@@ -97,23 +95,22 @@ def test_line_ends_of_windows_and_tabs_are_kept() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{}", "{\n}\n", '{"mcpServers": {}}', '{\n  "mcpServers": {\n    // none yet\n  }\n}\n', '{"x": 1}']
 )
-def test_a_first_server_can_be_added_to_any_empty_form(text: str) -> None:
+def test_first_server_is_added_to_any_empty_form(text: str) -> None:
     """No file, no root key, an empty root, a root with only a comment."""
     added = add_server(CURSOR, "a", {"command": "x"})(text)
     assert raws(CURSOR, added) == {"a": {"command": "x"}}
     assert "// none yet" in added or "// none yet" not in text
 
 
-def test_a_name_that_is_taken_or_unknown_is_refused_with_the_path() -> None:
-    """The messages people search for."""
+def test_taken_or_unknown_name_is_rejected_with_the_path() -> None:
+    """These messages are documented."""
     with pytest.raises(Conflict, match=r'Server "a" already exists in mcp\.json'):
         add_server(CURSOR, "a", {"command": "x"})(COMMENTED)
     with pytest.raises(NotFound, match=r'Server "nope" not found in mcp\.json'):
         remove_server(CURSOR, "nope")(COMMENTED)
 
 
-def test_a_broken_file_is_never_edited() -> None:
-    """The change is refused with the place of the mistake."""
+def test_broken_file_is_not_edited() -> None:
     with pytest.raises(ConfigError) as caught:
         put_server(CURSOR, "a", {"command": "x"})('{"mcpServers": {"a": ')
     assert caught.value.code == "config.edit"
@@ -134,8 +131,8 @@ def test_switching_uses_the_clients_own_field_and_changes_nothing_else() -> None
     assert switch_server(kiro, "a", True)(text) == text.replace("true", "false")
 
 
-def test_one_projects_servers_in_a_file_of_several_are_edited_apart_from_all_others() -> None:
-    """Claude Code keeps the servers of the person and of each project under the same names in one file."""
+def test_servers_of_one_project_in_a_shared_file_are_edited_separately() -> None:
+    """Claude Code stores the servers of the user and of each project under the same names in one file."""
     servers = {"x": {"command": "a"}, "y": {"command": "b"}}
     projects = {path: {"mcpServers": servers} for path in ("/p", "/q")}
     whole = {"projects": projects, "mcpServers": servers}
@@ -154,7 +151,7 @@ def test_one_projects_servers_in_a_file_of_several_are_edited_apart_from_all_oth
     assert caught.value.code == "config.unsupported"
 
 
-def test_a_client_without_a_switch_says_so() -> None:
+def test_switching_is_rejected_for_a_client_without_a_switch() -> None:
     """Claude Code would ignore the field, so it is not written."""
     claude = ConfigFile("claude-code", "project", Path(".mcp.json"))
     with pytest.raises(InvalidRequest) as caught:
@@ -187,8 +184,8 @@ model = "y"
 """
 
 
-def test_toml_tables_are_added_replaced_and_removed_where_they_stand() -> None:
-    """Other tables, comments and a string that looks like a header stay."""
+def test_toml_tables_are_added_replaced_and_removed_in_place() -> None:
+    """Other tables, comments and a string that looks like a header are kept."""
     added = add_server(CODEX, "n", {"command": "z", "env": {"A": "1"}})(TOML)
     block = '\n[mcp_servers.n]\ncommand = "z"\n\n[mcp_servers.n.env]\nA = "1"\n'
     assert added == TOML.replace("url = 'https://b'\n", f"url = 'https://b'\n{block}")
@@ -213,13 +210,13 @@ def test_toml_tables_are_added_replaced_and_removed_where_they_stand() -> None:
         ('[mcp_servers]\n[mcp_servers.x]\ncommand = "a"\n[mcp_servers.x.env]\nA = "b"\n', "[mcp_servers]\n"),
     ],
 )
-def test_the_last_server_of_a_toml_file_is_removed_with_all_its_tables(text: str, left: str) -> None:
-    """The table of servers goes too if nothing but them made it."""
+def test_last_server_of_a_toml_file_is_removed_with_all_its_tables(text: str, left: str) -> None:
+    """The table of servers is removed too if it only existed for them."""
     assert remove_server(CODEX, "x")(text) == left
 
 
-def test_toml_inline_tables_are_refused_rather_than_rewritten() -> None:
-    """What cannot be edited without touching neighbours is left alone."""
+def test_toml_inline_tables_are_rejected() -> None:
+    """They cannot be edited without touching their neighbours."""
     with pytest.raises(ConfigError) as caught:
         add_server(CODEX, "b", {"command": "y"})('mcp_servers = { a = { command = "x" } }\n')
     assert caught.value.code == "config.edit"
@@ -247,8 +244,8 @@ other: 1
 """
 
 
-def test_yaml_entries_are_added_replaced_and_removed_where_they_stand() -> None:
-    """Comments of the others and the keys around stay."""
+def test_yaml_entries_are_added_replaced_and_removed_in_place() -> None:
+    """Comments of the other entries and surrounding keys are kept."""
     added = add_server(GOOSE, "new", {"type": "stdio", "cmd": "z", "args": ["a: b"], "enabled": True})(YAML)
     block = '  new:\n    type: "stdio"\n    cmd: "z"\n    args:\n      - "a: b"\n    enabled: true\n'
     assert added == YAML.replace("other: 1", f"{block}other: 1")
@@ -265,7 +262,7 @@ def test_yaml_entries_are_added_replaced_and_removed_where_they_stand() -> None:
 
 
 def test_yaml_lists_of_servers_are_edited_by_name() -> None:
-    """Continue keeps a list."""
+    """Continue stores a list."""
     text = "name: c\nmcpServers:\n  - name: a\n    command: x # why\n  - name: b\n    command: y\nmodels: []\n"
     added = add_server(CONTINUE, "n", {"command": "z"})(text)
     assert added == text.replace("models", '  - name: "n"\n    command: "z"\nmodels')
@@ -292,7 +289,7 @@ FILLER = st.sampled_from(["", " ", "\n", "\n\n  ", "/* c */", "// x\n", "\t", "\
 
 @st.composite
 def loose_json(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
-    """A JSONC text with comments, odd spacing and trailing commas, and the servers it holds."""
+    """Draw a JSONC text with comments, irregular spacing and trailing commas, and its servers."""
     servers = draw(FILES)
 
     def gap() -> str:
@@ -309,10 +306,10 @@ def loose_json(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
 
 @settings(deadline=None)
 @given(loose_json(), NAMES, VALUES)
-def test_any_json_text_can_be_edited_and_only_the_entry_changes(
+def test_any_json_text_is_edited_and_only_the_entry_changes(
     file: tuple[str, dict[str, Any]], name: str, value: dict[str, Any]
 ) -> None:
-    """Setting, and removing again, says exactly what it should; untouched entries keep their exact text."""
+    """Setting and removing an entry reads as intended; other entries keep their exact text."""
     text, servers = file
     changed = put_server(CURSOR, name, value)(text)
     assert raws(CURSOR, changed) == {**servers, name: value}
@@ -332,10 +329,10 @@ def _without_spaces(text: str) -> str:
 
 @settings(deadline=None)
 @given(FILES, NAMES, VALUES, st.sampled_from([("toml", CODEX), ("yaml", GOOSE), ("yaml", CONTINUE)]))
-def test_a_text_built_entry_by_entry_reads_back_the_same_in_every_format(
+def test_text_built_entry_by_entry_is_read_back_in_every_format(
     servers: dict[str, Any], name: str, value: dict[str, Any], format_: tuple[str, ConfigFile]
 ) -> None:
-    """Writing is the reverse of reading for TOML and YAML too, for any names and values."""
+    """For TOML and YAML, with any names and values."""
     _, place = format_
     text = "# mine\n" if place is not CONTINUE else "name: c\n"
     for each, raw in servers.items():
@@ -350,8 +347,7 @@ def test_a_text_built_entry_by_entry_reads_back_the_same_in_every_format(
 
 @settings(deadline=None)
 @given(st.text(max_size=60), NAMES)
-def test_any_text_is_edited_or_refused_never_damaged(text: str, name: str) -> None:
-    """Whatever a file holds, an edit either says what was meant or raises."""
+def test_any_text_is_edited_as_intended_or_rejected(text: str, name: str) -> None:
     for place in (CURSOR, CODEX, GOOSE, CONTINUE):
         try:
             changed = put_server(place, name, {"command": "x"})(text)
@@ -372,6 +368,6 @@ def test_any_text_is_edited_or_refused_never_damaged(text: str, name: str) -> No
         ('a = """\nport = 7\n"""\n', 'a = """\nport = 7\n"""\nport = 1\n'),
     ],
 )
-def test_a_key_outside_of_all_tables_is_set_and_the_rest_stays(text: str, expected: str) -> None:
+def test_key_outside_of_all_tables_is_set_and_the_rest_is_kept(text: str, expected: str) -> None:
     assert toml_text.set_top_level(text, "port", 1) == expected
     assert tomllib.loads(expected)["port"] == 1

@@ -1,4 +1,4 @@
-"""Differences never show a secret, in whatever format and quoting it stands; what was masked can be sent back."""
+"""Diffs never show a secret, in any format and quoting; a masked definition can be sent back."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from toolcrib.servers.masking import is_reference, mask_definition
 from toolcrib.servers.readers.read import ConfigFile
 
 SECRETS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")), min_size=16, max_size=40).filter(
-    lambda text: not is_reference(text)  # a reference is no secret and is shown
+    lambda text: not is_reference(text)  # a reference is not a secret and is shown
 )
 PLACES = (
     ConfigFile("toolcrib", "user", Path("mcp.json")),
@@ -27,7 +27,7 @@ ENV = {"toolcrib": "env", "codex": "env", "goose": "envs"}
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.format)
 @given(secret=SECRETS, other=SECRETS)
 @settings(deadline=None)
-def test_no_secret_is_readable_in_a_difference(place: ConfigFile, secret: str, other: str) -> None:
+def test_diff_shows_no_secret(place: ConfigFile, secret: str, other: str) -> None:
     entry = {"command": "x", "cmd": "x", "type": "stdio", ENV[place.format]: {"API_TOKEN": secret, "b": "on"}}
     before = put_server(place, "first", entry)("")
     after = put_server(place, "second", {**entry, ENV[place.format]: {"SECRET": other}})(before)
@@ -40,7 +40,7 @@ def test_no_secret_is_readable_in_a_difference(place: ConfigFile, secret: str, o
         assert "****" in shown or old == before
 
 
-def test_a_secret_beside_the_change_on_the_same_line_is_hidden_too() -> None:
+def test_secret_on_a_changed_line_is_masked() -> None:
     place = PLACES[0]
     before = '{"oauth": {"accessToken": "s\\u0065cret-value-of-long-length-1"}, "mcpServers": {}}'
     after = before.replace('"mcpServers": {}', '"mcpServers": {"a": {"command": "x"}}')
@@ -49,7 +49,7 @@ def test_a_secret_beside_the_change_on_the_same_line_is_hidden_too() -> None:
     assert '"a": {"command": "x"}' in shown
 
 
-def test_a_difference_has_only_the_changed_lines_and_says_when_a_file_is_new() -> None:
+def test_diff_has_only_changed_lines_and_marks_a_new_file() -> None:
     place = PLACES[0]
     assert masked_diff(place, place.file, "", "{}\n") == "--- /dev/null\n+++ mcp.json\n@@ -0,0 +1 @@\n+{}"
     text = '{\n  "a": 1,\n  "b": 2\n}\n'
@@ -57,13 +57,13 @@ def test_a_difference_has_only_the_changed_lines_and_says_when_a_file_is_new() -
     assert masked_diff(place, place.file, text, text) == ""
 
 
-def test_of_a_text_that_cannot_be_read_nothing_is_shown() -> None:
+def test_diff_of_an_unreadable_text_shows_no_content() -> None:
     place = PLACES[0]
     shown = masked_diff(place, place.file, "token = secret", "{}")
     assert "secret" not in shown.replace("secrets", "")
 
 
-def test_several_changes_are_made_in_order() -> None:
+def test_changes_are_combined_in_order() -> None:
     changes: list[ChangeText] = [lambda text: text + "a", lambda text: text + "b"]
     assert together(iter(changes))("") == "ab"
 
@@ -78,12 +78,12 @@ DEFINITIONS = st.dictionaries(st.sampled_from(["env", "headers", "args", "url", 
 
 @given(kept=DEFINITIONS)
 @settings(deadline=None)
-def test_what_is_sent_back_as_it_was_shown_is_what_was_kept(kept: dict[str, object]) -> None:
+def test_masked_definition_sent_back_restores_the_stored_one(kept: dict[str, object]) -> None:
     shown = mask_definition(kept)
     assert restore_masked(shown, shown, kept) == kept
 
 
-def test_what_was_changed_is_what_was_sent() -> None:
+def test_changed_values_are_kept_when_masked_ones_are_restored() -> None:
     kept = {"env": {"A_TOKEN": "aaaaaaaaaaaaaaaaaaaa", "B": "bbbbbbbb"}, "args": ["--key", "kkkkkkkkkkkkkkkkkkkk"]}
     shown = mask_definition(kept)
     sent = {"env": {"A_TOKEN": shown["env"]["A_TOKEN"], "B": "new"}, "args": ["first", *shown["args"]], "cwd": "/x"}
@@ -94,7 +94,7 @@ def test_what_was_changed_is_what_was_sent() -> None:
     }
 
 
-def test_secrets_that_look_alike_when_masked_are_told_apart_by_what_stands_around_them() -> None:
+def test_equal_masks_are_restored_by_their_neighbours() -> None:
     kept = {"args": ["--token", "first", "run", "--key", "second"]}
     shown = mask_definition(kept)
     assert shown["args"] == ["--token", "****", "run", "--key", "****"]
@@ -103,7 +103,7 @@ def test_secrets_that_look_alike_when_masked_are_told_apart_by_what_stands_aroun
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.format)
-def test_a_secret_among_arguments_is_hidden_in_a_difference(place: ConfigFile) -> None:
+def test_secret_in_arguments_is_masked_in_a_diff(place: ConfigFile) -> None:
     entry = {"command": "x", "cmd": "x", "type": "stdio", "args": ["--token", "hunter2hunter2", "--pin", 123456]}
     shown = masked_diff(place, place.file, "", put_server(place, "first", entry)(""))
     assert "--token" in shown

@@ -1,4 +1,4 @@
-"""Writing in a client's format is the reverse of reading it; what cannot be said is reported."""
+"""Writing in a client's format is the inverse of reading; what the format cannot express is reported."""
 
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ REMOTE = st.builds(
 
 @settings(deadline=None, max_examples=200)
 @given(STDIO | REMOTE, st.sampled_from(WRITABLE))
-def test_what_is_written_for_a_client_reads_back_as_the_same_server(spec: ServerSpec, client: str) -> None:
+def test_written_definition_reads_back_as_the_same_server(spec: ServerSpec, client: str) -> None:
     """Unless something is reported as not expressible."""
     written = entry_for(spec, client)
     if written.problems:
@@ -77,8 +77,7 @@ def test_what_is_written_for_a_client_reads_back_as_the_same_server(spec: Server
 
 @settings(deadline=None)
 @given(STDIO | REMOTE, st.booleans(), st.sampled_from(["shared", "session"]))
-def test_our_own_format_says_everything(spec: ServerSpec, enabled: bool, share: Any) -> None:
-    """Nothing is lost and nothing reported."""
+def test_own_format_expresses_every_definition(spec: ServerSpec, enabled: bool, share: Any) -> None:
     from dataclasses import replace
 
     full = replace(spec, enabled=enabled, share=share, env_pass=(), auth=Auth(credential_id="c") if spec.url else None)
@@ -87,24 +86,24 @@ def test_our_own_format_says_everything(spec: ServerSpec, enabled: bool, share: 
     assert judge(full.name, written.entry, CLIENTS["toolcrib"], SOURCE).spec == full
 
 
-def test_a_server_that_is_off_is_left_out_where_a_client_would_connect_to_it() -> None:
-    """Off must not become on by exporting."""
+def test_disabled_server_is_left_out_for_clients_without_a_switch() -> None:
+    """Export must not enable a disabled server."""
     spec = ServerSpec("s", "stdio", SOURCE, command="x", enabled=False)
     assert entry_for(spec, "claude-code").entry == {}
     assert entry_for(spec, "codex").entry == {"command": "x", "enabled": False}
 
 
 @pytest.mark.parametrize(("client", "key"), [("gemini", "a text in args"), ("claude-code", "a text in args")])
-def test_a_literal_that_a_client_would_read_as_a_variable_is_reported(client: str, key: str) -> None:
-    """`$HOME` in a file without variables is four letters and a sign."""
+def test_literal_that_a_client_would_read_as_a_variable_is_reported(client: str, key: str) -> None:
+    """A client without variables reads `${HOME}` as plain text."""
     spec = ServerSpec(
         "s", "stdio", DefinitionSource("codex", "user", "f"), command="x", args=("${HOME}",), variables="none"
     )
     assert any(key in problem.message for problem in entry_for(spec, client).problems)
 
 
-def test_a_value_that_would_be_run_as_a_command_here_is_not_taken_over() -> None:
-    """A foreign file's `!text` is text; in ours it would be a command."""
+def test_text_that_would_run_as_a_command_is_not_exported() -> None:
+    """In another app's file `!text` is text; in the crib's own file it would be a command."""
     spec = ServerSpec(
         "s",
         "stdio",
@@ -118,16 +117,16 @@ def test_a_value_that_would_be_run_as_a_command_here_is_not_taken_over() -> None
     assert [problem.code for problem in written.problems] == ["server.not_exportable"]
 
 
-def test_formats_that_only_describe_servers_cannot_be_written() -> None:
-    """And unknown clients are answered with the known ones."""
-    for client in ("mcpb", "registry", "nobody"):
+def test_format_that_only_describes_servers_cannot_be_written() -> None:
+    """The error lists the known clients."""
+    for client in ("mcpb", "registry", "unknown"):
         with pytest.raises(InvalidRequest) as caught:
             entry_for(ServerSpec("s", "stdio", SOURCE, command="x"), client)
         assert caught.value.code == "config.unsupported"
         assert "cursor" in caught.value.message
 
 
-def test_a_report_of_what_cannot_be_written_names_the_variable_and_not_its_default() -> None:
+def test_report_names_the_variable_and_not_its_default() -> None:
     """The default may be the secret itself."""
     args, headers = ("${API_TOKEN:-hunter2}",), {"X": "${KEY:-hunter2}"}
     local = ServerSpec("s", "stdio", SOURCE, command="x", args=args)

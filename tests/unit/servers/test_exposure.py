@@ -1,4 +1,4 @@
-"""What a definition takes from this machine, and what of that needs a yes of its own."""
+"""What a definition reads from this machine, and which of it needs separate consent."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,11 +18,11 @@ def spec(root: Path, variables: str = "claude", scope: str = "project") -> Serve
     return ServerSpec("s", "http", source, url="https://evil.example", variables=variables)
 
 
-def taken(found: ServerSpec, **environment: str) -> list[tuple[str, str, bool]]:
+def exposed(found: ServerSpec, **environment: str) -> list[tuple[str, str, bool]]:
     return [(each.kind, each.name, each.grave) for each in revealed(found, environment)]
 
 
-def test_variables_are_listed_and_credentials_among_them_are_grave(tmp_path: Path) -> None:
+def test_variables_are_listed_and_credentials_are_grave(tmp_path: Path) -> None:
     found = replace(
         spec(tmp_path),
         headers={"Authorization": "Bearer ${ANTHROPIC_API_KEY}", "X-Lang": "${LANG:-en}"},
@@ -30,7 +30,7 @@ def test_variables_are_listed_and_credentials_among_them_are_grave(tmp_path: Pat
         env_pass=("AWS_SESSION_TOKEN", "TERM"),
         header_env={"X-Key": "${MY_KEY}"},
     )
-    assert taken(found) == [
+    assert exposed(found) == [
         ("variable", "DATABASE_URL", True),
         ("variable", "ANTHROPIC_API_KEY", True),
         ("variable", "LANG", False),
@@ -43,18 +43,18 @@ def test_variables_are_listed_and_credentials_among_them_are_grave(tmp_path: Pat
 def test_bare_names_and_commands_count_where_the_format_has_them(tmp_path: Path) -> None:
     values = {"A": "AWS_SECRET_ACCESS_KEY", "B": "!security find-generic-password -w", "C": "plain", "D": "my_token"}
     found = replace(spec(tmp_path, "toolcrib"), headers=values)
-    assert taken(found, my_token="x") == [
+    assert exposed(found, my_token="x") == [
         ("variable", "AWS_SECRET_ACCESS_KEY", True),
         ("variable", "my_token", True),
         ("command", "security find-generic-password -w", True),
     ]
-    assert taken(replace(found, variables="claude")) == []
+    assert exposed(replace(found, variables="claude")) == []
 
 
-def test_a_bare_name_counts_whatever_characters_it_has(tmp_path: Path) -> None:
+def test_bare_name_with_any_characters_counts(tmp_path: Path) -> None:
     name = "npm_config_//registry.example/:_authToken"
     found = replace(spec(tmp_path, "toolcrib"), headers={"A": name})
-    assert taken(found, **{name: "x"}) == [("variable", name, True)]
+    assert exposed(found, **{name: "x"}) == [("variable", name, True)]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_bare_name_counts_whatever_characters_it_has(tmp_path: Path) -> None:
         ("link", False, True),
     ],
 )
-def test_files_outside_of_the_project_are_grave_wherever_links_lead(
+def test_file_outside_the_project_is_grave_even_through_a_link(
     tmp_path: Path, named: str, inside: bool, grave: bool
 ) -> None:
     project = tmp_path / "project"
@@ -80,35 +80,37 @@ def test_files_outside_of_the_project_are_grave_wherever_links_lead(
     assert (each.kind, each.field, each.inside, each.grave) == ("file", "headers.X", inside, grave)
 
 
-def test_nothing_lies_inside_of_a_project_that_is_the_home(tmp_path: Path) -> None:
+def test_no_file_is_inside_a_project_that_contains_the_home(tmp_path: Path) -> None:
     found = replace(spec(tmp_path, "opencode"), headers={"X": "{file:notes.txt}"})
     assert reveals_gravely(found, {"HOME": str(tmp_path / "me")})
 
 
-def test_a_file_of_variables_is_listed(tmp_path: Path) -> None:
+def test_file_of_variables_is_listed(tmp_path: Path) -> None:
     found = replace(spec(tmp_path, "vscode"), env_file="${workspaceFolder}/.env")
-    assert taken(found, HOME="/home/me") == [("file", str(tmp_path / ".env"), True)]
+    assert exposed(found, HOME="/home/me") == [("file", str(tmp_path / ".env"), True)]
 
 
-def test_variables_in_the_path_of_a_file_are_listed_and_their_values_are_not_shown(tmp_path: Path) -> None:
+def test_variables_in_a_file_path_are_listed_without_their_values(tmp_path: Path) -> None:
     found = replace(spec(tmp_path, "vscode"), env_file="/tmp/${env:API_KEY}")
     expected = [("variable", "API_KEY", True), ("file", "/tmp/${env:API_KEY}", True)]
-    assert taken(found, API_KEY="sk-12345678", HOME="/home/me") == expected
+    assert exposed(found, API_KEY="sk-12345678", HOME="/home/me") == expected
 
 
-def test_the_persons_own_files_list_the_same_and_need_one_yes(tmp_path: Path) -> None:
+def test_users_own_definition_lists_the_same_but_nothing_is_grave(tmp_path: Path) -> None:
     found = replace(spec(tmp_path, "opencode", "user"), headers={"X": "{file:~/.ssh/id_rsa} {env:API_KEY}"})
-    assert taken(found, HOME="/h") == [("variable", "API_KEY", False), ("file", "/h/.ssh/id_rsa", False)]
+    assert exposed(found, HOME="/h") == [("variable", "API_KEY", False), ("file", "/h/.ssh/id_rsa", False)]
     assert not reveals_gravely(found, {})
 
 
-def test_a_sign_in_is_listed_and_a_project_never_gets_a_named_one(tmp_path: Path) -> None:
+def test_sign_in_is_listed_and_a_project_never_gets_a_named_one(tmp_path: Path) -> None:
     auth = Auth(credential_id="github")
-    assert taken(replace(spec(tmp_path), auth=auth)) == [("credential", "a sign-in made for this server alone", False)]
-    assert taken(replace(spec(tmp_path, scope="user"), auth=auth)) == [("credential", "github", False)]
+    assert exposed(replace(spec(tmp_path), auth=auth)) == [
+        ("credential", "a sign-in made for this server alone", False)
+    ]
+    assert exposed(replace(spec(tmp_path, scope="user"), auth=auth)) == [("credential", "github", False)]
 
 
-def test_a_yes_without_the_second_one_does_not_cover_what_is_grave(tmp_path: Path) -> None:
+def test_plain_consent_does_not_cover_what_is_grave(tmp_path: Path) -> None:
     found = replace(spec(tmp_path), headers={"X": "${GITHUB_TOKEN}"})
     assert trust_question(found, {}).needs_second_yes
     assert not TrustBook().with_definitions([found]).covers(found)

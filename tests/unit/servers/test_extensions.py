@@ -1,4 +1,4 @@
-"""Plugins and extensions: only what their app would load is found, under the app's names, with the right root."""
+"""Plugins and extensions: only what their app would load is found, with the app's names and the right root."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from toolcrib.servers.secret_commands import SecretCommands
 RUN = "${CLAUDE_PLUGIN_ROOT}/run"
 
 
-class Claude:
+class ClaudeSetup:
     """A user of Claude Code with plugins, and a project."""
 
     def __init__(self, root: Path) -> None:
@@ -27,14 +27,14 @@ class Claude:
         file.write_text(json.dumps(value, indent=2), encoding="utf-8")
 
     def cached(self, name: str, version: str = "1.0.0") -> Path:
-        """A version of a plugin in the cache, with one server in its `.mcp.json`."""
+        """Create a version of a plugin in the cache, with one server in its `.mcp.json`."""
         root = self.plugins / "cache" / "shop" / name / version
         self.write(root / ".claude-plugin" / "plugin.json", {"name": name, "version": version})
         self.write(root / ".mcp.json", {"files": {"command": RUN}})
         return root
 
     def install(self, *records: tuple[str, Path], enabled: bool | None = True, **rest: str) -> None:
-        """Record installed plugins, and what the settings say about them."""
+        """Record installed plugins, and whether the settings enable them."""
         listed = {f"{name}@shop": [{"scope": "user", "installPath": str(root), **rest}] for name, root in records}
         self.write(self.plugins / "installed_plugins.json", {"version": 2, "plugins": listed})
         switches = {} if enabled is None else dict.fromkeys(listed, enabled)
@@ -50,22 +50,22 @@ class Claude:
 
 
 @pytest.fixture
-def claude(tmp_path: Path) -> Claude:
-    return Claude(tmp_path)
+def claude(tmp_path: Path) -> ClaudeSetup:
+    return ClaudeSetup(tmp_path)
 
 
-def test_servers_of_plugins_that_differ_only_in_their_root_are_different(claude: Claude) -> None:
+def test_servers_of_plugins_with_different_roots_are_different(claude: ClaudeSetup) -> None:
     claude.install(("one", claude.cached("one")), ("two", claude.cached("two")))
     assert claude.names() == ["plugin:one:files", "plugin:two:files"]
 
 
 @pytest.mark.parametrize("enabled", [False, None], ids=["disabled", "never enabled"])
-def test_plugin_that_is_not_enabled_offers_nothing(claude: Claude, enabled: bool | None) -> None:
+def test_plugin_that_is_not_enabled_offers_nothing(claude: ClaudeSetup, enabled: bool | None) -> None:
     claude.install(("one", claude.cached("one")), enabled=enabled)
     assert claude.names() == []
 
 
-def test_only_the_installed_version_of_a_plugin_counts(claude: Claude) -> None:
+def test_only_the_installed_version_of_a_plugin_counts(claude: ClaudeSetup) -> None:
     old, new = claude.cached("one", "1.0.0"), claude.cached("one", "1.1.0")
     claude.cached("gone")
     claude.write(old / ".orphaned_at", 0)
@@ -86,7 +86,7 @@ def test_only_the_installed_version_of_a_plugin_counts(claude: Claude) -> None:
     ids=["inline", "relative", "rooted", "listed"],
 )
 @pytest.mark.anyio
-async def test_manifest_defines_servers_or_names_their_file(claude: Claude, servers: Any) -> None:
+async def test_manifest_defines_servers_or_names_their_file(claude: ClaudeSetup, servers: Any) -> None:
     root = claude.cached("one")
     (root / ".mcp.json").unlink()
     claude.write(root / ".claude-plugin" / "plugin.json", {"name": "one", "mcpServers": servers})
@@ -98,7 +98,7 @@ async def test_manifest_defines_servers_or_names_their_file(claude: Claude, serv
     assert (await resolve(entry.spec, {}, SecretCommands({}))).command == str(root / "run")
 
 
-def test_manifest_cannot_name_a_file_outside_the_plugin(claude: Claude) -> None:
+def test_manifest_cannot_name_a_file_outside_the_plugin(claude: ClaudeSetup) -> None:
     root = claude.cached("one")
     claude.write(root / ".claude-plugin" / "plugin.json", {"name": "one", "mcpServers": "../../../secret.json"})
     claude.write(root.parents[2] / "secret.json", {"mcpServers": {"stolen": {"command": "x"}}})
@@ -106,7 +106,7 @@ def test_manifest_cannot_name_a_file_outside_the_plugin(claude: Claude) -> None:
     assert claude.names() == ["plugin:one:files"]
 
 
-def test_plugin_of_a_local_marketplace_is_loaded_from_its_source(claude: Claude, tmp_path: Path) -> None:
+def test_plugin_of_a_local_marketplace_is_loaded_from_its_source(claude: ClaudeSetup, tmp_path: Path) -> None:
     market = tmp_path / "market"
     plugins = [{"name": "one", "source": "./plugins/one"}]
     claude.write(market / ".claude-plugin" / "marketplace.json", {"name": "shop", "plugins": plugins})
@@ -117,7 +117,7 @@ def test_plugin_of_a_local_marketplace_is_loaded_from_its_source(claude: Claude,
     assert claude.names() == ["plugin:one:live"]
 
 
-def test_plugin_of_a_project_counts_only_there_and_while_enabled_there(claude: Claude, tmp_path: Path) -> None:
+def test_plugin_of_a_project_counts_only_in_it_while_enabled(claude: ClaudeSetup, tmp_path: Path) -> None:
     root = claude.cached("one")
     claude.install(("one", root), enabled=None, scope="project", projectPath=str(claude.project))
     settings = claude.project / ".claude" / "settings.json"
@@ -127,7 +127,7 @@ def test_plugin_of_a_project_counts_only_there_and_while_enabled_there(claude: C
     assert claude.names() == []
 
 
-def test_project_cannot_enable_a_plugin_of_the_user(claude: Claude) -> None:
+def test_project_cannot_enable_a_plugin_of_the_user(claude: ClaudeSetup) -> None:
     claude.install(("one", claude.cached("one")), enabled=False)
     claude.write(claude.project / ".claude" / "settings.json", {"enabledPlugins": {"one@shop": True}})
     assert claude.names() == []
@@ -139,7 +139,7 @@ def test_project_cannot_enable_a_plugin_of_the_user(claude: Claude) -> None:
     [([], 1), (["!{root}/*"], 0), (["!{root}/*", "{root}/project/*"], 1), (["!{root}/elsewhere/*"], 1)],
 )
 def test_extension_counts_where_it_is_enabled(
-    claude: Claude, tmp_path: Path, app: str, overrides: list[str], count: int
+    claude: ClaudeSetup, tmp_path: Path, app: str, overrides: list[str], count: int
 ) -> None:
     folder = claude.home / f".{app}" / "extensions"
     claude.write(
@@ -151,7 +151,7 @@ def test_extension_counts_where_it_is_enabled(
     assert len(claude.names()) == count
 
 
-def test_linked_extension_is_read_from_its_source(claude: Claude, tmp_path: Path) -> None:
+def test_linked_extension_is_read_from_its_source(claude: ClaudeSetup, tmp_path: Path) -> None:
     claude.write(
         claude.home / ".gemini" / "extensions" / "mine" / ".gemini-extension-install.json",
         {"type": "link", "source": str(tmp_path / "source")},

@@ -1,4 +1,4 @@
-"""Secrets never show; what is harmless stays readable."""
+"""Secrets in definitions are masked; harmless values are shown."""
 
 import json
 
@@ -29,8 +29,8 @@ SECRETS = [
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_a_key_is_hidden_wherever_it_stands(secret: str) -> None:
-    """Environment, headers, arguments, addresses, unknown fields."""
+def test_key_is_masked_in_every_field(secret: str) -> None:
+    """In the environment, headers, arguments, URLs and unknown fields."""
     raw = {
         "command": "npx",
         "args": [
@@ -53,8 +53,8 @@ def test_a_key_is_hidden_wherever_it_stands(secret: str) -> None:
     assert secret[:-4] not in shown
 
 
-def test_references_and_harmless_values_stay_readable() -> None:
-    """A person must see which variable is meant, and a log level is no secret."""
+def test_references_and_harmless_values_are_shown() -> None:
+    """Users must see which variable is meant, and a log level is not a secret."""
     shown = {
         "A": "${TOKEN}",
         "B": "$TOKEN",
@@ -80,14 +80,13 @@ def test_references_and_harmless_values_stay_readable() -> None:
     assert mask_url("https://mcp.example.com/v1/mcp?region=eu") == "https://mcp.example.com/v1/mcp?region=eu"
 
 
-def test_a_reference_with_a_default_is_not_shown_as_one() -> None:
+def test_default_of_a_reference_is_masked() -> None:
     """The default may be the secret itself."""
     assert "hunter2hunter2" not in mask_value("PASSWORD", "${PASSWORD:-hunter2hunter2}")
 
 
 @given(st.text(min_size=1, max_size=40))
-def test_a_value_of_a_secret_name_is_hidden_or_a_reference(value: str) -> None:
-    """Whatever it looks like."""
+def test_value_under_a_secret_name_is_masked_unless_it_is_a_reference(value: str) -> None:
     shown = mask_value("API_TOKEN", value)
     assert (
         shown != value
@@ -98,8 +97,7 @@ def test_a_value_of_a_secret_name_is_hidden_or_a_reference(value: str) -> None:
 
 
 @given(st.text(max_size=60))
-def test_masking_never_fails(text: str) -> None:
-    """For any text."""
+def test_any_text_and_url_can_be_masked(text: str) -> None:
     mask_text(text)
     mask_url(text)
 
@@ -118,10 +116,8 @@ def test_masking_never_fails(text: str) -> None:
         (["--token", "${TOKEN}", "--key", "-v", "x"], ["--token", "${TOKEN}", "--key", "-v", "x"]),
     ],
 )
-def test_a_secret_among_arguments_is_hidden_and_the_name_before_it_is_not(
-    arguments: list[str], shown: list[str]
-) -> None:
-    """Although the value by itself looks like any word."""
+def test_secret_in_arguments_is_masked_and_its_flag_is_shown(arguments: list[str], shown: list[str]) -> None:
+    """Even if the value alone looks like an ordinary word."""
     assert mask_arguments(arguments) == shown
 
 
@@ -134,13 +130,13 @@ def test_a_secret_among_arguments_is_hidden_and_the_name_before_it_is_not(
         ("auth: ; evil --token hunter2hunter2 && worse", "auth: ; evil --token **** && worse"),
     ],
 )
-def test_code_that_would_be_run_stays_readable_but_for_the_secrets_in_it(code: str, shown: str) -> None:
-    """Or a project could hide what it does behind a name that looks secret."""
+def test_code_that_would_run_is_shown_with_its_secrets_masked(code: str, shown: str) -> None:
+    """A project must not hide what it runs behind a name that looks secret."""
     assert mask_command(["env", "A=1", "bash", "-lc", code]) == ["env", "A=1", "bash", "-lc", shown]
 
 
-def test_secrets_that_are_not_text_are_hidden_too() -> None:
-    """A number, a list, and arguments with something else among them."""
+def test_secrets_that_are_not_text_are_masked() -> None:
+    """A number, a list, and arguments of other types."""
     raw = {
         "args": ["--token", "hunter2hunter2", "--pin", 123456, None, {"a": 1}, 5],
         "env": {"A_TOKEN": 12345678, "PORT": 8080, "ON": True, "LIST": ["hunter2hunter2"]},
@@ -153,7 +149,7 @@ def test_secrets_that_are_not_text_are_hidden_too() -> None:
     }
 
 
-def test_a_secret_that_a_definition_repeats_is_masked_everywhere() -> None:
+def test_secret_that_a_definition_repeats_is_masked_everywhere() -> None:
     raw: JsonObject = {
         "url": "https://api.example/mcp?key=sekrit-in-a-header",
         "headers": {"X-Api-Key": "sekrit-in-a-header"},

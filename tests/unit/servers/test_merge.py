@@ -1,4 +1,4 @@
-"""Trust decides before priority: what a file that nobody agreed to can do to a trusted server, which is nothing."""
+"""Trust decides before priority: an untrusted file has no effect on a trusted server."""
 
 import json
 from collections.abc import Callable
@@ -35,8 +35,8 @@ def reading(place: ConfigFile, entries: dict[str, Any], **more: Any) -> FileRead
     return read_content(place, FileText(json.dumps(root | more), False, ""), ReadingContext(place.file))
 
 
-def personal(spec: ServerSpec) -> bool:
-    """Everything of the person is trusted, nothing of the project."""
+def only_the_users(spec: ServerSpec) -> bool:
+    """Trust all definitions of the user and none of a project."""
     return spec.source.project is None
 
 
@@ -44,7 +44,7 @@ def everything(_: ServerSpec) -> bool:
     return True
 
 
-def listed(*readings: FileReading, trusted: Trusts = personal) -> Discovery:
+def listed(*readings: FileReading, trusted: Trusts = only_the_users) -> Discovery:
     return merge(readings, {}, trusted)
 
 
@@ -52,7 +52,7 @@ def entry(found: Discovery, alias: str) -> ServerEntry:
     return next(each for each in found.servers if each.alias == alias)
 
 
-def test_an_untrusted_project_cannot_rename_a_trusted_server() -> None:
+def test_untrusted_project_cannot_rename_a_trusted_server() -> None:
     found = listed(reading(CURSOR, {"prod": PROD}), reading(PROJECT, {"harmless": PROD}))
     server = entry(found, "prod")
     assert [each.alias for each in found.servers] == ["prod"]
@@ -62,7 +62,7 @@ def test_an_untrusted_project_cannot_rename_a_trusted_server() -> None:
     assert found.find("harmless") is server
 
 
-def test_an_untrusted_project_cannot_take_the_name_of_a_trusted_server() -> None:
+def test_untrusted_project_cannot_take_the_name_of_a_trusted_server() -> None:
     found = listed(reading(CURSOR, {"notes": NOTES, "prod": PROD}), reading(PROJECT, {"notes": PROD}))
     assert entry(found, "notes").spec == entry(listed(reading(CURSOR, {"notes": NOTES})), "notes").spec
     assert entry(found, "prod").names.others == ()
@@ -71,7 +71,7 @@ def test_an_untrusted_project_cannot_take_the_name_of_a_trusted_server() -> None
     assert shadowed.alias.startswith("notes_")
 
 
-def test_a_trusted_name_beside_the_main_one_is_not_given_to_an_untrusted_entry() -> None:
+def test_trusted_second_name_is_not_assigned_to_an_untrusted_entry() -> None:
     found = listed(
         reading(OWN, {"prod": PROD}), reading(CURSOR, {"production": PROD}), reading(PROJECT, {"production": NOTES})
     )
@@ -83,14 +83,14 @@ def test_a_trusted_name_beside_the_main_one_is_not_given_to_an_untrusted_entry()
 
 
 @pytest.mark.parametrize("name", ["prod", "harmless"])
-def test_an_untrusted_entry_never_enables_a_disabled_server(name: str) -> None:
+def test_untrusted_entry_never_enables_a_disabled_server(name: str) -> None:
     found = listed(reading(OWN, {"prod": PROD | {"enabled": False}}), reading(PROJECT, {name: PROD}))
     assert entry(found, "prod").state == "disabled"
     assert found.startable() == ()
 
 
 @pytest.mark.parametrize(
-    "settings_of_the_project",
+    "project_settings",
     [
         reading(GEMINI_PROJECT, {}, mcp={"excluded": ["prod"]}),
         reading(GEMINI_PROJECT, {}, mcp={"allowed": []}),
@@ -98,30 +98,30 @@ def test_an_untrusted_entry_never_enables_a_disabled_server(name: str) -> None:
         reading(PROJECT, {"prod": PROD | {"disabled": True}}),
     ],
 )
-def test_a_project_cannot_switch_a_trusted_server_off(settings_of_the_project: FileReading) -> None:
-    place = GEMINI if settings_of_the_project.place.format == "gemini" else OPENCODE
+def test_project_cannot_disable_a_trusted_server(project_settings: FileReading) -> None:
+    place = GEMINI if project_settings.place.format == "gemini" else OPENCODE
     definition = PROD if place is GEMINI else {"type": "local", "command": ["prod-server"]}
-    found = listed(reading(place, {"prod": definition}), settings_of_the_project)
+    found = listed(reading(place, {"prod": definition}), project_settings)
     assert entry(found, "prod").startable
 
 
-def test_a_project_still_speaks_for_its_own_servers() -> None:
+def test_project_can_disable_its_own_servers() -> None:
     found = listed(reading(GEMINI_PROJECT, {"prod": PROD}, mcp={"excluded": ["prod"]}), trusted=everything)
     assert entry(found, "prod").state == "disabled"
 
 
 @pytest.mark.parametrize("change", [{"environment": {"X": "1"}}, {"command": 5}, {"timeout": 1}])
-def test_a_project_lays_nothing_but_a_switch_over_an_entry_of_the_person(change: dict[str, Any]) -> None:
+def test_project_overlay_of_a_users_entry_may_only_switch_it(change: dict[str, Any]) -> None:
     own = reading(OPENCODE, {"prod": {"type": "local", "command": ["prod-server"]}})
     found = listed(own, reading(OPENCODE_PROJECT, {"prod": change}), trusted=everything)
     assert entry(found, "prod").source.project is None
-    laid = next(each for each in found.servers if each.source.project is not None)
-    assert laid.state == "invalid"
-    assert "/h/opencode.json" in laid.problems[0].message
+    overlay = next(each for each in found.servers if each.source.project is not None)
+    assert overlay.state == "invalid"
+    assert "/h/opencode.json" in overlay.problems[0].message
 
 
-def test_a_trusted_project_shadows_by_name_and_the_person_names_what_is_equal() -> None:
-    """As product and table say: the nearest directory wins, the main name comes from the most trusted place."""
+def test_trusted_project_shadows_by_name_and_the_user_names_equal_servers() -> None:
+    """The nearest directory wins; the main name comes from the most trusted place."""
     found = listed(
         reading(CURSOR, {"db": NOTES, "prod": PROD}), reading(PROJECT, {"db": PROD | {"args": ["x"]}, "live": PROD}),
         trusted=everything,
@@ -131,8 +131,8 @@ def test_a_trusted_project_shadows_by_name_and_the_person_names_what_is_equal() 
 
 
 @pytest.mark.parametrize("name", ["toolcrib", "claude_code"])
-def test_a_name_that_is_reserved_is_no_trusted_name(name: str) -> None:
-    """Else a rule for the crib's own tools would hold for a server that is called like them."""
+def test_reserved_name_is_not_a_trusted_name(name: str) -> None:
+    """Otherwise a rule for the crib's own tools would apply to a server with their name."""
     found = listed(reading(CURSOR, {name: PROD}))
     names = found.servers[0].names
     assert found.servers[0].alias != name
@@ -146,10 +146,10 @@ ENTRIES = st.dictionaries(NAMES, DEFINITIONS, max_size=4)
 
 @settings(deadline=None)
 @given(ENTRIES, ENTRIES, ENTRIES)
-def test_what_the_person_has_is_the_same_whatever_an_untrusted_project_says(
+def test_untrusted_project_does_not_affect_trusted_servers(
     own: dict[str, Any], cursor: dict[str, Any], project: dict[str, Any]
 ) -> None:
-    """Every trusted server keeps its alias, state, definition and the names that allow anything."""
+    """Each trusted server keeps its alias, state, definition and trusted names."""
     files = (reading(OWN, own), reading(CURSOR, cursor))
     alone, beside = listed(*files), listed(*files, reading(PROJECT, project))
     kept = {each.alias: each for each in beside.servers}
@@ -162,7 +162,7 @@ def test_what_the_person_has_is_the_same_whatever_an_untrusted_project_says(
     assert {each.alias for each in beside.startable()} == {each.alias for each in alone.startable()}
 
 
-def test_a_remembered_answer_hangs_on_the_directory_of_a_program_that_a_project_runs() -> None:
+def test_remembered_answer_is_bound_to_the_directory_of_a_projects_program() -> None:
     """`node server.js` is another program in another project."""
     other = ConfigFile("claude-code", "project", Path("/q/.mcp.json"), 3, Path("/q"), Path("/q"))
     entries = {"s": {"command": "node", "args": ["server.js"]}, "web": {"type": "http", "url": "https://h/p"}}

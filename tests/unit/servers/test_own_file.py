@@ -1,4 +1,4 @@
-"""Our own file: adding, taking over."""
+"""The crib's own file: adding servers, and taking them over from apps."""
 
 import json
 from dataclasses import replace
@@ -15,8 +15,8 @@ from toolcrib.servers.edit.entries import apply_change
 from toolcrib.servers.own_file import add_own, check_entry, check_name, own_place, takeovers
 
 
-class Person:
-    """A home with a file of Cursor and our own."""
+class UserHome:
+    """A home with a file of Cursor and the crib's own file."""
 
     def __init__(self, root: Path, **servers: Any) -> None:
         self.root = root
@@ -27,7 +27,7 @@ class Person:
         (root / "cwd").mkdir()
 
     def discover(self) -> Discovery:
-        """The list."""
+        """Return the discovered servers."""
         return discover(
             {"SET": "1"},
             self.root / "cwd",
@@ -38,28 +38,28 @@ class Person:
         )
 
     def change(self, change: Any) -> None:
-        """Write it to our file."""
+        """Apply a change to the crib's own file."""
         apply_change(self.own, change, self.writing)
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a b", "a/b", "x" * 101, "ü", "..", "a\n"])
-def test_names_given_here_are_safe(name: str) -> None:
-    """Non-empty, at most 100, letters, digits and three signs."""
+def test_new_name_must_be_safe(name: str) -> None:
+    """At most 100 letters, digits and three signs."""
     with pytest.raises(InvalidRequest) as caught:
         check_name(name)
     assert caught.value.code == "server.name_invalid"
     check_name("Good_name-1.2")
 
 
-def test_an_entry_that_cannot_be_used_is_refused_before_it_is_written() -> None:
-    """With the message people may search for."""
+def test_unusable_entry_is_rejected_before_it_is_written() -> None:
+    """The message is documented."""
     with pytest.raises(ToolcribError, match="Invalid server config: "):
         check_entry("s", {"command": "x", "url": "https://x"})
 
 
-def test_taking_over_reports_what_is_taken_and_what_is_not_and_why(tmp_path: Path) -> None:
-    """Unusable ones, our own, values that would change their meaning here, fields without a place."""
-    person = Person(
+def test_takeover_reports_what_is_taken_and_the_reasons_for_the_rest(tmp_path: Path) -> None:
+    """Invalid servers, existing ones, values with another meaning here, unsupported fields."""
+    user = UserHome(
         tmp_path,
         good={"command": "npx", "args": ["${env:X}"], "autoApprove": ["t"]},
         broken={"command": "x", "url": "https://x"},
@@ -67,20 +67,20 @@ def test_taking_over_reports_what_is_taken_and_what_is_not_and_why(tmp_path: Pat
         credential={"command": "x", "env": {"K": "UNSET_API_TOKEN", "L": "INFO"}},
         **{"odd name": {"url": "https://x"}},
     )
-    person.change(add_own(person.own, "mine", {"type": "stdio", "command": "m"}))
-    plan = {takeover.server.name: takeover for takeover in takeovers(person.discover(), {"SET": "1"})}
+    user.change(add_own(user.own, "mine", {"type": "stdio", "command": "m"}))
+    plan = {takeover.server.name: takeover for takeover in takeovers(user.discover(), {"SET": "1"})}
     assert plan["good"].entry == {"type": "stdio", "command": "npx", "args": ["${X}"]}
     assert ["autoApprove" in problem.message for problem in plan["good"].problems] == [True]
     assert (plan["odd name"].name, plan["odd name"].entry) == ("odd_name", {"type": "http", "url": "https://x"})
     assert all(plan[name].entry is None and plan[name].reason for name in ("broken", "looked_up", "credential", "mine"))
     for takeover in plan.values():
         if takeover.entry is not None:
-            person.change(add_own(person.own, takeover.name, takeover.entry))
-    assert set(json.loads(person.own.file.read_text("utf-8"))["mcpServers"]) == {"mine", "good", "odd_name"}
+            user.change(add_own(user.own, takeover.name, takeover.entry))
+    assert set(json.loads(user.own.file.read_text("utf-8"))["mcpServers"]) == {"mine", "good", "odd_name"}
 
 
-def test_a_credential_that_a_project_names_is_not_taken_over() -> None:
-    """In the person's file it would be one of theirs."""
+def test_credential_named_by_a_project_is_not_taken_over() -> None:
+    """In the user's file it would be the user's own credential."""
     place = DefinitionSource("claude-code", "project", "/r/.mcp.json", 1, "/r", "/r")
     spec = ServerSpec("x", "http", place, url="https://x.example", auth=Auth(credential_id="github", client_id="c"))
     for source, auth in (

@@ -1,4 +1,4 @@
-"""Whatever is in the clipboard becomes a server or a reason why not."""
+"""Pasted text becomes a server or a problem."""
 
 import pytest
 from hypothesis import given, settings
@@ -34,14 +34,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("text", "name", "endpoint"), CASES)
-def test_snippets_addresses_command_lines_and_links_are_recognised(text: str, name: str, endpoint: str) -> None:
-    """One server each, with a name and what it runs or reaches."""
+def test_snippets_urls_command_lines_and_links_are_recognised(text: str, name: str, endpoint: str) -> None:
     (server,) = recognise(text).servers
     assert (server.name, server.command or server.url) == (name, endpoint)
 
 
-def test_variables_before_a_command_and_headers_after_an_address_are_kept() -> None:
-    """They are part of what was meant."""
+def test_variables_before_a_command_and_headers_after_a_url_are_kept() -> None:
     (server,) = recognise("TOKEN=abc LEVEL=debug npx -y pkg").servers
     assert (server.env, server.command, server.args) == ({"TOKEN": "abc", "LEVEL": "debug"}, "npx", ("-y", "pkg"))
     (server,) = recognise('claude mcp add -t http l https://x -H "A: b" --header "C: d"').servers
@@ -63,22 +61,20 @@ def test_variables_before_a_command_and_headers_after_an_address_are_kept() -> N
         "cursor://x?config=%%%",
     ],
 )
-def test_what_is_no_server_says_why(text: str) -> None:
-    """A problem instead of a guess."""
+def test_text_without_a_server_is_a_problem(text: str) -> None:
     pasted = recognise(text)
     assert pasted.servers == ()
     assert pasted.problems
 
 
-def test_a_pasted_value_is_never_a_command_to_get_a_secret() -> None:
-    """`!` means something in our own file only if the owner writes it there."""
+def test_pasted_value_is_never_a_secret_command() -> None:
+    """`!` runs a command only if the owner wrote it in the crib's own file."""
     (server,) = recognise('{"mcpServers": {"a": {"command": "x", "env": {"K": "!id"}}}}').servers
     assert server.variables not in ("toolcrib", "oh-my-pi")
 
 
 @settings(deadline=None)
 @given(st.text(max_size=60))
-def test_any_text_gives_servers_or_problems(text: str) -> None:
-    """Recognising never raises."""
+def test_any_text_yields_servers_or_problems(text: str) -> None:
     pasted = recognise(text)
     assert pasted.servers or pasted.problems

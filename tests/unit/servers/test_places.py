@@ -1,4 +1,4 @@
-"""Where each client keeps its file, on each system, moved by variables or not."""
+"""Where each client keeps its files, on each system, with and without variables."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ HOME, CRIB = Path("/home/me"), Path("/home/me/.crib")
 
 
 def files(platform: str, environment: dict[str, str] | None = None) -> set[tuple[str, str, str]]:
-    """Client, level and path of every place of a person with one project directory."""
+    """Return client, scope and path of every place of a user with one project directory."""
     around = Machine(HOME, CRIB, environment or {}, (Path("/p"),), Path("/p"), platform)
     return {(place.dialect.client, place.scope, str(place.file)) for place in all_places(around).files}
 
@@ -37,7 +37,7 @@ def files(platform: str, environment: dict[str, str] | None = None) -> set[tuple
         ("linux", "mcp-json", "project", "/p/mcp.json"),
     ],
 )
-def test_a_clients_file_is_where_that_system_has_it(platform: str, client: str, scope: str, path: str) -> None:
+def test_file_of_a_client_is_in_the_place_for_the_system(platform: str, client: str, scope: str, path: str) -> None:
     """A sample of the table."""
     assert (client, scope, path) in files(platform)
 
@@ -53,19 +53,19 @@ def test_a_clients_file_is_where_that_system_has_it(platform: str, client: str, 
         ("GOOSE_PATH_ROOT", "goose", "/x/config/config.yaml"),
     ],
 )
-def test_a_variable_moves_a_file_only_to_an_absolute_path(variable: str, client: str, path: str) -> None:
-    """A relative one could point into any project."""
+def test_variable_moves_a_file_only_to_an_absolute_path(variable: str, client: str, path: str) -> None:
+    """A relative path could point into any project."""
     assert (client, "user", path) in files("linux", {variable: "/x"})
     assert files("linux", {variable: "x"}) == files("linux")
 
 
 def test_every_client_has_a_place_and_every_place_a_format() -> None:
-    """Adding a client is one row here and one there."""
+    """A new client needs a row in both tables."""
     assert {row.format for row in TABLE} <= set(FORMATS)
     assert set(CLIENTS) == {FORMATS[row.format].client for row in TABLE}
 
 
-def test_the_persons_own_file_is_not_a_projects_too(tmp_path: Path) -> None:
+def test_users_own_file_is_not_also_a_project_file(tmp_path: Path) -> None:
     """Even if the home is a repository."""
     (tmp_path / ".git").mkdir()
     directories, project = project_directories(tmp_path)
@@ -74,8 +74,8 @@ def test_the_persons_own_file_is_not_a_projects_too(tmp_path: Path) -> None:
     assert [place.scope for place in places] == ["user"]
 
 
-def test_a_nested_repository_or_worktree_is_its_own_project(tmp_path: Path) -> None:
-    """The nearest root counts, real path and all."""
+def test_nested_repository_or_worktree_is_its_own_project(tmp_path: Path) -> None:
+    """The nearest root counts, by its real path."""
     inner = tmp_path / "outer" / "inner"
     (inner / "deep").mkdir(parents=True)
     (tmp_path / "outer" / ".git").mkdir()
@@ -85,7 +85,7 @@ def test_a_nested_repository_or_worktree_is_its_own_project(tmp_path: Path) -> N
     assert project == inner.resolve()
 
 
-def test_all_files_of_a_pattern_are_read_up_to_a_limit_that_is_reported(
+def test_all_files_of_a_pattern_are_read_up_to_a_reported_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / ".continue" / "mcpServers"

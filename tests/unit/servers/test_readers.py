@@ -1,4 +1,4 @@
-"""What each client's fields mean, and how one entry is judged."""
+"""The meaning of each client's fields, and the judgement of single entries."""
 
 import json
 from pathlib import Path
@@ -22,14 +22,14 @@ def read(client: str, raw: Any) -> Judged:
 
 
 def usable(client: str, raw: Any) -> ServerSpec:
-    """The definition it gives."""
+    """Return the definition of a valid entry."""
     judged = read(client, raw)
     assert judged.spec is not None, judged.problems
     return judged.spec
 
 
 def reading(client: str, text: str, name: str = "mcp.json") -> FileReading:
-    """Read a whole text."""
+    """Read a complete text."""
     place = ConfigFile(client, "user", Path(name))
     return read_content(place, FileText(text, False, ""), ReadingContext(place.file))
 
@@ -56,14 +56,14 @@ def reading(client: str, text: str, name: str = "mcp.json") -> FileReading:
         ("toolcrib", {"url": "https://x"}, "http"),
     ],
 )
-def test_every_clients_way_to_write_a_remote_server_is_understood(client: str, raw: Any, kind: str) -> None:
-    """The forms that other readers drop without a word."""
+def test_every_clients_notation_of_a_remote_server_is_understood(client: str, raw: Any, kind: str) -> None:
+    """Other readers drop some of these forms silently."""
     spec = usable(client, raw)
     assert (spec.type, spec.url) == (kind, "https://x")
 
 
-def test_codex_fields_are_honoured() -> None:
-    """Tool lists, headers from variables, a bearer token by name, variables handed on, seconds."""
+def test_codex_fields_are_read() -> None:
+    """Tool lists, headers from variables, a bearer token by name, inherited variables, seconds."""
     spec = usable(
         "codex",
         {
@@ -85,8 +85,7 @@ def test_codex_fields_are_honoured() -> None:
     assert read("codex", {"url": "https://x", "bearer_token": "secret"}).spec is None
 
 
-def test_opencode_zed_goose_and_continue_fields_are_honoured() -> None:
-    """Names and shapes of their own."""
+def test_opencode_zed_goose_and_continue_fields_are_read() -> None:
     opencode = usable("opencode", {"type": "local", "command": ["a", "b"], "environment": {"K": "v"}, "enabled": False})
     assert (opencode.command, opencode.args, opencode.env, opencode.enabled) == ("a", ("b",), {"K": "v"}, False)
     zed = usable("zed", {"command": {"path": "a", "args": ["b"], "env": {"K": "v"}}, "timeout": 2})
@@ -121,16 +120,16 @@ UNUSABLE: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("raw", "reason"), UNUSABLE)
-def test_an_entry_that_cannot_be_used_says_why(raw: Any, reason: str) -> None:
-    """The message begins as people may search for it."""
+def test_invalid_entry_has_a_problem_with_the_reason(raw: Any, reason: str) -> None:
+    """The beginning of the message is documented."""
     judged = read("toolcrib", raw)
     assert judged.spec is None
     assert judged.problems[0].message.startswith('Invalid server config: Server "s": ')
     assert reason in judged.problems[0].message
 
 
-def test_both_switches_turn_a_server_off_whatever_the_client() -> None:
-    """Some clients ignore them and connect; here off is off, and it is said."""
+def test_both_switches_disable_a_server_for_any_client() -> None:
+    """Some clients ignore the switch and connect; here it disables the server, with a problem."""
     for raw in ({"command": "x", "enabled": False}, {"command": "x", "disabled": True}):
         judged = read("claude-code", raw)
         assert judged.spec is not None
@@ -138,16 +137,16 @@ def test_both_switches_turn_a_server_off_whatever_the_client() -> None:
         assert [problem.code for problem in judged.problems] == ["server.switch_ignored"]
 
 
-def test_approval_lists_and_helpers_are_shown_and_never_applied() -> None:
-    """They are for the other tool."""
+def test_approval_lists_and_helpers_are_reported_and_never_applied() -> None:
+    """They apply only in the app."""
     judged = read("kiro", {"command": "x", "autoApprove": ["rm"], "headersHelper": "print-it"})
     assert [problem.code for problem in judged.problems] == ["server.auto_approve", "server.helper"]
     assert judged.spec is not None
     assert judged.spec.extra == {"autoApprove": ["rm"], "headersHelper": "print-it"}
 
 
-def test_what_is_not_understood_is_kept_and_reported() -> None:
-    """Nothing is dropped without a word; notes to people need none."""
+def test_unknown_fields_are_kept_and_reported() -> None:
+    """Nothing is dropped silently; comments and descriptions need no problem."""
     judged = read("cursor", {"command": "x", "flavour": "sour", "_note": "mine", "description": "d"})
     assert judged.spec is not None
     assert judged.spec.extra == {"flavour": "sour", "_note": "mine", "description": "d"}
@@ -156,8 +155,8 @@ def test_what_is_not_understood_is_kept_and_reported() -> None:
     ]
 
 
-def test_numbers_in_the_environment_become_text_and_an_empty_value_is_not_set() -> None:
-    """As VS Code means it; the number itself may be a secret and is not told."""
+def test_numbers_in_the_environment_become_text_and_null_is_unset() -> None:
+    """As in VS Code; the message does not repeat the number, which may be a secret."""
     judged = read("vscode", {"command": "x", "env": {"A": 12345678, "B": True, "C": None, "D": "d"}})
     assert judged.spec is not None
     assert judged.spec.env == {"A": "12345678", "B": "true", "D": "d"}
@@ -165,7 +164,7 @@ def test_numbers_in_the_environment_become_text_and_an_empty_value_is_not_set() 
     assert "12345678" not in repr(judged.problems)
 
 
-def test_sign_in_fields_of_clients_are_understood() -> None:
+def test_sign_in_fields_of_clients_are_read() -> None:
     """Stored credentials, client ids and scopes."""
     own = usable("toolcrib", {"type": "http", "url": "https://x", "auth": {"type": "oauth", "credentialId": "c"}})
     assert own.auth is not None
@@ -176,8 +175,8 @@ def test_sign_in_fields_of_clients_are_understood() -> None:
     assert usable("opencode", {"type": "remote", "url": "https://x", "oauth": False}).auth is None
 
 
-def test_parts_of_a_tool_that_are_no_servers_are_named() -> None:
-    """Goose's own extensions and Zed's."""
+def test_parts_of_an_app_that_are_not_servers_are_reported() -> None:
+    """Extensions of Goose and Zed."""
     goose = reading(
         "goose", "extensions:\n  dev:\n    type: builtin\n  x:\n    type: stdio\n    cmd: a\n", "config.yaml"
     )
@@ -185,7 +184,7 @@ def test_parts_of_a_tool_that_are_no_servers_are_named() -> None:
     assert [(problem.code, problem.line) for problem in goose.problems] == [("server.built_in", 2)]
 
 
-def test_the_wrong_root_key_and_a_bare_map_are_found_and_said() -> None:
+def test_wrong_root_key_and_bare_map_are_found_and_reported() -> None:
     """The servers are not lost."""
     wrong = reading("vscode", '{"mcpServers": {"a": {"command": "x"}}}')
     assert [entry.name for entry in wrong.entries if entry.spec] == ["a"]
@@ -195,8 +194,8 @@ def test_the_wrong_root_key_and_a_bare_map_are_found_and_said() -> None:
     assert [entry.spec is not None for entry in reading("copilot-cli", '{"a": {"command": "x"}}').entries] == [True]
 
 
-def test_what_the_client_itself_cannot_read_is_said() -> None:
-    """Comments break Claude Code, a byte order mark breaks Gemini."""
+def test_syntax_that_the_client_itself_cannot_read_is_reported() -> None:
+    """Comments break Claude Code; a byte order mark breaks Gemini."""
     text = '{"mcpServers": {"a": {"command": "x"},}} // end'
     assert [problem.code for problem in reading("claude-code", text).problems] == ["config.dialect"] * 2
     assert reading("vscode", text.replace("mcpServers", "servers")).problems == ()
@@ -206,7 +205,7 @@ def test_what_the_client_itself_cannot_read_is_said() -> None:
     assert [problem.code for problem in marked.problems] == ["config.dialect"]
 
 
-def test_a_key_written_twice_is_reported_with_its_line() -> None:
+def test_repeated_key_is_reported_with_its_line() -> None:
     """The later one counts, as in every client."""
     text = '{"mcpServers": {\n"a": {"command": "x"},\n"a": {"command": "y"}}}'
     found = reading("cursor", text)
@@ -214,7 +213,7 @@ def test_a_key_written_twice_is_reported_with_its_line() -> None:
     assert [(entry.raw["command"], entry.source.line) for entry in found.entries] == [("y", 3)]
 
 
-def test_toml_of_the_newer_kind_is_read() -> None:
+def test_toml_1_1_is_read() -> None:
     """Codex accepts line breaks inside inline tables."""
     found = reading("codex", '[mcp_servers.a]\ncommand = "x"\nenv = {A = "1",\n  B = "2",\n}\n', "config.toml")
     assert [entry.spec.env for entry in found.entries if entry.spec] == [{"A": "1", "B": "2"}]
@@ -233,7 +232,7 @@ def test_toml_of_the_newer_kind_is_read() -> None:
     ],
 )
 def test_hostile_yaml_is_a_problem_or_plain_data(text: str) -> None:
-    """No object is made, no alias unfolds without bound."""
+    """No object is constructed, and aliases are not expanded without bound."""
     found = reading("goose", text, "config.yaml")
     assert found.broken or found.entries == ()
 
@@ -252,15 +251,14 @@ def test_hostile_yaml_is_a_problem_or_plain_data(text: str) -> None:
     ],
 )
 def test_hostile_json_is_a_problem(text: str) -> None:
-    """Deep nesting, endless strings and comments, numbers without end, half characters."""
+    """Deep nesting, endless strings and comments, long numbers, unpaired surrogates."""
     found = reading("cursor", text)
     assert found.problems or all(entry.spec is None for entry in found.entries)
 
 
 @settings(deadline=None)
 @given(st.sampled_from(sorted(FORMATS)), st.text(max_size=80))
-def test_any_text_in_any_format_gives_a_reading(client: str, text: str) -> None:
-    """Reading never raises."""
+def test_any_text_in_any_format_yields_a_reading(client: str, text: str) -> None:
     for name in ("x.json", "x.toml", "x.yaml"):
         reading(client, text, name)
 
@@ -301,7 +299,7 @@ JSON = st.recursive(
 @settings(deadline=None)
 @given(st.sampled_from(sorted(CLIENTS)), JSON)
 def test_any_value_as_an_entry_is_a_definition_or_a_problem(client: str, raw: Any) -> None:
-    """Judging never raises, and an entry without definition always says why."""
+    """An entry without a definition always has a problem."""
     judged = read(client, raw)
     assert judged.spec is not None or judged.problems
 
@@ -321,7 +319,7 @@ WRONG_KEYS = [
 
 
 @pytest.mark.parametrize(("format", "name", "text", "fix"), WRONG_KEYS)
-def test_server_under_a_key_that_its_app_does_not_read_is_a_problem_with_line_and_fix(
+def test_server_under_a_key_that_its_app_ignores_is_a_problem_with_line_and_fix(
     format: str, name: str, text: str, fix: str
 ) -> None:
     [entry] = reading(format, text, name).entries
@@ -357,13 +355,13 @@ def test_declared_type_decides_between_command_and_url(raw: Any, kind: str, igno
 
 
 def registry_entry(**described: Any) -> ServerSpec:
-    """The first server of a `server.json`."""
+    """Return the first server of a `server.json`."""
     found = reading("registry", json.dumps({"name": "io.x/y", **described}), "server.json")
     assert found.entries[0].spec is not None, found.entries[0].problems
     return found.entries[0].spec
 
 
-def test_registry_variables_fill_urls_and_headers_or_become_variables() -> None:
+def test_registry_variables_are_filled_in_or_become_variables() -> None:
     variables = {"region": {"default": "eu"}, "tenant-id": {"isRequired": True}}
     token = {"key": {"isRequired": True, "isSecret": True}}
     headers = [{"name": "X-Key", "value": "Bearer {key}", "variables": token}, {"name": "X-Other"}]
@@ -384,7 +382,7 @@ def test_registry_package_in_a_container_gets_its_variables_by_name() -> None:
     assert spec.env == {"TOKEN": "${TOKEN}", "MODE": "fast"}
 
 
-def test_registry_arguments_that_are_required_become_variables() -> None:
+def test_required_registry_arguments_become_variables() -> None:
     arguments = [
         {"type": "positional", "valueHint": "target-dir", "isRequired": True},
         {"type": "positional", "valueHint": "optional"},

@@ -1,4 +1,4 @@
-"""Servers in the forms that the registry documents: how each can be run, what it asks of the user, what is started.
+"""Servers in the forms that the registry documents: their options, inputs and definitions.
 
 Each document is a short form of an example in the registry's description of `server.json`.
 """
@@ -23,7 +23,7 @@ class Example(NamedTuple):
 
 
 def published(kind: str, identifier: str, version: str = "", **more: Any) -> JsonObject:
-    """A package with its transport."""
+    """Return a package with its transport."""
     made: JsonObject = {"registryType": kind, "identifier": identifier, "transport": {"type": "stdio"}, **more}
     return {**made, "version": version} if version else made
 
@@ -214,11 +214,11 @@ def test_documented_form_becomes_a_definition(name: str) -> None:
     assert option_entry(options[0], example.values) == example.entry
 
 
-def test_server_that_only_names_a_web_page_cannot_be_run() -> None:
+def test_server_with_only_a_web_page_has_no_options() -> None:
     assert install_options({"name": "a/b", "version": "0.1.0", "websiteUrl": "https://example.com"}) == ()
 
 
-def test_bundle_is_an_option_with_its_address() -> None:
+def test_bundle_is_an_option() -> None:
     bundle = published("mcpb", "https://example.com/editor.mcpb", fileSha256="f" * 64)
     (option,) = install_options({"packages": [bundle]})
     assert option.id == "mcpb"
@@ -241,18 +241,18 @@ REFUSED: dict[str, tuple[JsonObject, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_package_that_could_run_something_else_is_refused(name: str) -> None:
+def test_package_that_could_run_something_else_is_rejected(name: str) -> None:
     package, reason = REFUSED[name]
     (option,) = install_options({"packages": [package]})
     assert reason in (option_fault(option) or "")
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_documented_form_is_not_refused(name: str) -> None:
+def test_documented_form_is_not_rejected(name: str) -> None:
     assert [option_fault(option) for option in install_options(EXAMPLES[name].document)].count(None) >= 1
 
 
-def test_remote_has_the_transport_of_a_remote() -> None:
+def test_remote_with_a_local_transport_is_rejected() -> None:
     (option,) = install_options({"remotes": [{"type": "stdio", "url": "https://a.example"}]})
     assert "not one of a remote" in (option_fault(option) or "")
 
@@ -260,7 +260,7 @@ def test_remote_has_the_transport_of_a_remote() -> None:
 @pytest.mark.parametrize(
     ("name", "run"), [("acme/tool", "a.example/acme/tool:1"), ("b.example/tool", "b.example/tool:1")]
 )
-def test_image_is_taken_from_the_published_registry(name: str, run: str) -> None:
+def test_image_is_pulled_from_the_published_registry(name: str, run: str) -> None:
     (option,) = install_options({"packages": [published("oci", name, "1", registryBaseUrl="https://a.example")]})
     assert option_fault(option) is None
     assert option_entry(option)["args"][-1] == run

@@ -1,4 +1,4 @@
-"""`server.json` of the registry, in full: what each kind of package, argument, variable, header and remote becomes."""
+"""`server.json` of the registry: the definition from each kind of package, argument, variable, header and remote."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -199,13 +199,13 @@ def test_package_becomes_the_command_that_runs_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REMOTES)
-def test_remote_becomes_its_address(name: str) -> None:
+def test_remote_becomes_its_url_and_headers(name: str) -> None:
     case = REMOTES[name]
     (option,) = install_options({"remotes": [case.published]})
     assert option_entry(option, case.values) == case.entry
 
 
-def test_value_that_is_no_choice_is_refused() -> None:
+def test_value_outside_the_choices_is_rejected() -> None:
     (option,) = install_options({"remotes": [REMOTES["headers"].published]})
     with pytest.raises(InvalidRequest, match="must be one of eu, us"):
         option_entry(option, {"X-Region": ["mars"]})

@@ -1,4 +1,4 @@
-"""What a consent is bound to, what the question shows, and what it warns of."""
+"""What a consent is bound to, what the trust question shows, and its warnings."""
 
 import shlex
 from dataclasses import replace
@@ -28,8 +28,8 @@ PERSONAL = DefinitionSource("cursor", "user", "/h/.cursor/mcp.json", 2)
 SPEC = ServerSpec("s", "stdio", PROJECT, command="npx", args=("-y", "p@1.0.0"), env={"K": "v"}, variables="claude")
 
 
-def test_consent_holds_for_exactly_one_definition_of_one_project() -> None:
-    """Any change of what runs asks again; switching, time-outs and tool lists do not."""
+def test_consent_covers_exactly_one_definition_of_one_project() -> None:
+    """Any change of what runs needs new consent; switches, timeouts and tool lists do not."""
     book = TrustBook().with_definitions([SPEC])
     assert book.covers(SPEC)
     assert book.covers(replace(SPEC, enabled=False, timeout_ms=5, source=replace(PROJECT, line=9)))
@@ -53,7 +53,7 @@ def test_consent_holds_for_exactly_one_definition_of_one_project() -> None:
         assert not book.covers(replace(SPEC, **change)), change
 
 
-def test_a_definition_of_the_person_is_trusted_once_and_our_own_always() -> None:
+def test_users_definition_needs_consent_and_the_cribs_own_does_not() -> None:
     spec = replace(SPEC, source=PERSONAL)
     book = TrustBook()
     assert not book.covers(spec)
@@ -65,15 +65,15 @@ def test_a_definition_of_the_person_is_trusted_once_and_our_own_always() -> None
 
 
 WHOLE_FILE = TrustBook((TrustRecord(PERSONAL.file, None),))
-"""What earlier versions kept for a file of the person."""
+"""The record of earlier versions for a file of the user."""
 
 
-def test_a_file_that_was_trusted_as_a_whole_becomes_the_definitions_in_it() -> None:
-    """What is added to it later asks."""
+def test_trust_in_a_whole_file_becomes_trust_in_its_definitions() -> None:
+    """Later additions to the file need consent."""
     spec = replace(SPEC, source=PERSONAL)
     later = replace(spec, name="later", command="evil")
     assert WHOLE_FILE.covers(spec)
-    assert WHOLE_FILE.renewed([], []) == WHOLE_FILE  # the file cannot be read now
+    assert WHOLE_FILE.renewed([], []) == WHOLE_FILE  # the file cannot be read at the moment
     book = WHOLE_FILE.renewed([spec, SPEC], [PERSONAL.file])
     assert (book.covers(spec), book.covers(later), book.covers(SPEC)) == (True, False, False)
     assert all(record.digest for record in book.records)
@@ -85,7 +85,7 @@ def test_a_file_that_was_trusted_as_a_whole_becomes_the_definitions_in_it() -> N
     "auth",
     [Auth(), Auth(credential_id="github"), Auth(client_id="x"), Auth(client_secret="x"), Auth(scopes=("repo",))],
 )
-def test_how_a_server_signs_in_is_part_of_what_is_agreed_to(auth: Auth) -> None:
+def test_sign_in_is_part_of_the_consent(auth: Auth) -> None:
     book = TrustBook().with_definitions([SPEC])
     assert not book.covers(replace(SPEC, auth=auth))
     agreed = book.with_definitions([replace(SPEC, auth=auth)])
@@ -94,8 +94,8 @@ def test_how_a_server_signs_in_is_part_of_what_is_agreed_to(auth: Auth) -> None:
     assert trust_question(replace(SPEC, auth=auth), {}).auth is not None
 
 
-def test_an_earlier_consent_to_a_definition_of_the_person_that_signs_in_is_kept() -> None:
-    """Its record says nothing of `auth`; one of a project asks again."""
+def test_earlier_consent_to_a_users_definition_with_sign_in_is_kept() -> None:
+    """Its record does not contain `auth`; a project's definition needs new consent."""
     personal, project = (replace(SPEC, source=source, auth=Auth()) for source in (PERSONAL, PROJECT))
     digests = [definition_digest(replace(spec, auth=None)) for spec in (personal, project)]
     book = TrustBook((TrustRecord("personal", digests[0]), TrustRecord("/r", digests[1])))
@@ -105,7 +105,7 @@ def test_an_earlier_consent_to_a_definition_of_the_person_that_signs_in_is_kept(
     assert not renewed.covers(replace(personal, auth=Auth(credential_id="another")))
 
 
-def test_consent_can_be_taken_back() -> None:
+def test_consent_can_be_revoked() -> None:
     """For one server, a whole file or a whole project."""
     spec = replace(SPEC, source=PERSONAL)
     assert not WHOLE_FILE.without_definitions([spec]).covers(spec)
@@ -113,8 +113,7 @@ def test_consent_can_be_taken_back() -> None:
     assert not TrustBook().with_definitions([SPEC]).without_place("/r").covers(SPEC)
 
 
-def test_records_survive_in_a_private_file_and_a_damaged_one_is_not_taken_for_empty(tmp_path: Path) -> None:
-    """What was agreed is never lost by reading it wrongly."""
+def test_records_are_stored_privately_and_a_damaged_file_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "trust.json"
     assert load_trust(file) == TrustBook()
     written = change_trust(file, lambda book: book.with_definitions([SPEC], secrets=True))
@@ -127,8 +126,8 @@ def test_records_survive_in_a_private_file_and_a_damaged_one_is_not_taken_for_em
         assert caught.value.code == "trust.unreadable"
 
 
-def test_the_question_shows_the_whole_command_and_no_values() -> None:
-    """Names of variables and headers, the directory, the program; hidden characters are written out."""
+def test_question_shows_the_complete_command_and_no_values() -> None:
+    """Names of variables and headers, the directory and the program; hidden characters are escaped."""
     long = "x" * 5000
     spec = replace(
         SPEC,
@@ -154,16 +153,14 @@ def test_the_question_shows_the_whole_command_and_no_values() -> None:
         (["sh", "-c", "TOKEN=hunter2hunter2 evil"], "sh -c 'TOKEN=**** evil'"),
     ],
 )
-def test_a_secret_among_the_arguments_shows_neither_in_the_question_nor_in_the_origins(
-    words: list[str], shown: str
-) -> None:
-    """Nor in a warning about them."""
+def test_secret_in_arguments_is_masked_in_the_question_and_the_origins(words: list[str], shown: str) -> None:
+    """Warnings do not show it either."""
     spec = replace(SPEC, command=words[0], args=tuple(words[1:]), variables="toolcrib", env={"K": "!get --key hunter2"})
     question = trust_question(spec, {})
     assert question.command_line == shown
-    told = origins(spec, {})
-    assert shlex.join(origin.shown for origin in told if not origin.key.startswith("env.")) == shown
-    assert "hunter2" not in repr(question) + repr(told)
+    shown_origins = origins(spec, {})
+    assert shlex.join(origin.shown for origin in shown_origins if not origin.key.startswith("env.")) == shown
+    assert "hunter2" not in repr(question) + repr(shown_origins)
     assert "It runs `get --key ****` to get K." in {danger.message for danger in question.dangers}
 
 
@@ -194,13 +191,13 @@ def test_a_secret_among_the_arguments_shows_neither_in_the_question_nor_in_the_o
         (["./server"], "project_program"),
     ],
 )
-def test_command_lines_that_do_more_than_they_show_are_warned_of(words: list[str], code: str) -> None:
-    """Inline code, shells, privileged containers, floating versions, wrappers around them."""
+def test_command_line_that_hides_what_it_does_has_a_warning(words: list[str], code: str) -> None:
+    """Inline code, shells, privileged containers, floating versions, and wrappers around them."""
     spec = replace(SPEC, command=words[0], args=tuple(words[1:]), env={})
     assert code in {danger.code for danger in dangers(spec)}
 
 
-def test_preload_variables_and_secret_commands_are_warned_of_and_plain_servers_are_not() -> None:
+def test_preload_variables_and_secret_commands_have_a_warning() -> None:
     """A pinned package with an ordinary key needs no warning."""
     assert dangers(SPEC) == ()
     for name in ("LD_PRELOAD", "NODE_OPTIONS", "PYTHONPATH", "PATH", "DYLD_INSERT_LIBRARIES"):
@@ -220,7 +217,7 @@ def test_preload_variables_and_secret_commands_are_warned_of_and_plain_servers_a
         (Sandbox("off"), True, False, "would confine it"),
     ],
 )
-def test_the_question_shows_the_sandbox_and_whether_it_is_enforced(
+def test_question_shows_the_sandbox_and_whether_it_is_enforced(
     monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, supported: bool, enforced: bool, words: str
 ) -> None:
     monkeypatch.setattr(trust, "sandbox_support", lambda: SandboxSupport(supported, ""))

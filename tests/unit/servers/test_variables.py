@@ -1,4 +1,4 @@
-"""Each client's variables: found, filled, said in another client's words."""
+"""Variables in each client's syntax: found, replaced, and translated."""
 
 import pytest
 from hypothesis import given
@@ -23,21 +23,20 @@ CASES = [
 
 
 @pytest.mark.parametrize(("syntax", "text", "expected"), CASES)
-def test_a_clients_own_syntax_counts_and_no_other(syntax: str, text: str, expected: str) -> None:
-    """What is not set stays as written."""
+def test_only_the_clients_own_syntax_is_replaced(syntax: str, text: str, expected: str) -> None:
+    """Unset variables stay as written."""
     assert (
         fill(text, syntax, lambda found: {"X": "1"}.get(found.name) if found.kind == "variable" else None) == expected
     )
 
 
-def test_every_format_names_a_syntax_that_exists() -> None:
-    """The two tables fit together."""
+def test_every_format_has_a_known_syntax() -> None:
     assert {dialect.variables for dialect in FORMATS.values()} <= set(SYNTAXES)
 
 
 @given(st.from_regex(r"[A-Z_]{1,8}", fullmatch=True), st.text(alphabet="abc /.-", max_size=8))
-def test_a_variable_said_in_another_syntax_is_the_same_variable(name: str, around: str) -> None:
-    """There and back for every syntax that can write one."""
+def test_variable_survives_translation_into_another_syntax(name: str, around: str) -> None:
+    """A round trip through every syntax that can write variables."""
     text = f"{around}${{{name}}}{around}"
     for syntax, target in SYNTAXES.items():
         written, lost = rewrite(text, "toolcrib", syntax)
@@ -48,7 +47,7 @@ def test_a_variable_said_in_another_syntax_is_the_same_variable(name: str, aroun
 
 
 @given(st.sampled_from(sorted(SYNTAXES)), st.text(max_size=40))
-def test_a_text_without_known_values_stays_as_it_is(syntax: str, text: str) -> None:
-    """Filling with nothing changes nothing but defaults."""
+def test_text_without_known_values_is_unchanged(syntax: str, text: str) -> None:
+    """Only defaults are replaced."""
     defaults = [found for found in references(text, syntax) if found.default is not None]
     assert defaults or fill(text, syntax, lambda _: None) == text

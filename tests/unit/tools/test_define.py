@@ -1,4 +1,4 @@
-"""`@tool` and `ToolServer`: what is read, what stays as it was, what is refused."""
+"""`@tool` and `ToolServer`: what they read from a function, and what they reject."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from toolcrib.tools.define import definition_of
 
 
 class Weather:
-    def ask(self, city: str) -> str:
+    def look_up(self, city: str) -> str:
         return f"sunny in {city}"
 
 
@@ -41,7 +41,7 @@ async def full(city: str, *, weather: Annotated[Weather, Inject]) -> str:
         city: Its name.
         weather: Filled in.
     """
-    return weather.ask(city)
+    return weather.look_up(city)
 
 
 def refusal(function: Callable[..., Any], **options: Any) -> ConfigError:
@@ -52,7 +52,7 @@ def refusal(function: Callable[..., Any], **options: Any) -> ConfigError:
     return caught.value
 
 
-def test_the_decorated_function_is_the_function_itself() -> None:
+def test_decorated_function_is_the_function_itself() -> None:
     def plain(city: str) -> str:
         return city
 
@@ -62,11 +62,11 @@ def test_the_decorated_function_is_the_function_itself() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_test_calls_the_function_with_a_value_of_its_own() -> None:
+async def test_decorated_function_can_be_called_with_its_own_values() -> None:
     assert await full("Ulm", weather=Weather()) == "sunny in Ulm"
 
 
-def test_a_bare_tool_has_the_functions_name_and_no_marks() -> None:
+def test_bare_tool_has_the_functions_name_and_no_marks() -> None:
     server = ToolServer("s", tools=[bare])
     (only,) = PythonSource(server).tools()
     assert only.ref == ToolRef("s", "bare")
@@ -93,14 +93,14 @@ def test_all_options_reach_the_tool() -> None:
     assert only.description == "Forecast for a city."
 
 
-def test_an_injected_parameter_is_absent_from_the_schema() -> None:
+def test_injected_parameter_is_absent_from_the_schema() -> None:
     definition = definition_of(full)
     assert definition is not None
     assert list(definition.input_schema["properties"]) == ["city"]
     assert definition.input_schema["properties"]["city"]["description"] == "Its name."
 
 
-def test_one_required_service_may_be_written_as_text() -> None:
+def test_one_required_service_may_be_given_as_text() -> None:
     @tool(requires="net")
     def act() -> None: ...
 
@@ -109,7 +109,7 @@ def test_one_required_service_may_be_written_as_text() -> None:
     assert definition.requires == ("net",)
 
 
-def test_a_function_behind_a_well_made_decorator_keeps_its_signature() -> None:
+def test_function_with_a_wrapping_decorator_keeps_its_signature() -> None:
     def twice(function: Callable[..., int]) -> Callable[..., int]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> int:
@@ -128,7 +128,7 @@ def test_a_function_behind_a_well_made_decorator_keeps_its_signature() -> None:
     assert definition.function(n=2) == 4
 
 
-def test_a_decorator_above_the_tool_is_refused_since_calls_would_leave_it_out() -> None:
+def test_decorator_above_tool_is_rejected_because_calls_would_skip_it() -> None:
     @functools.wraps(bare)
     def above(city: str) -> str:
         return bare(city)
@@ -137,7 +137,7 @@ def test_a_decorator_above_the_tool_is_refused_since_calls_would_leave_it_out() 
         ToolServer("s", tools=[above])
 
 
-def test_what_is_not_a_function_is_refused() -> None:
+def test_anything_but_a_function_is_rejected() -> None:
     class Thing:
         def __call__(self) -> None: ...
 
@@ -147,40 +147,40 @@ def test_what_is_not_a_function_is_refused() -> None:
         assert "functions only" in refusal(odd).message
 
 
-def test_a_function_that_yields_is_refused() -> None:
+def test_generator_function_is_rejected() -> None:
     def stream() -> Iterator[int]:
         yield 1
 
-    assert "`test_a_function_that_yields_is_refused.<locals>.stream`" in refusal(stream).message
+    assert "`test_generator_function_is_rejected.<locals>.stream`" in refusal(stream).message
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "größe", "x" * 129, "a\n"])
-def test_a_name_outside_the_protocols_characters_is_refused(name: str) -> None:
+def test_name_with_characters_outside_the_protocol_is_rejected(name: str) -> None:
     def act() -> None: ...
 
     assert "name" in refusal(act, name=name).message
 
 
-def test_marks_that_contradict_each_other_are_refused() -> None:
+def test_contradictory_marks_are_rejected() -> None:
     def act() -> None: ...
 
     assert "both" in refusal(act, read_only=True, destructive=True).message
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])
-def test_a_timeout_that_is_no_time_is_refused(timeout: float) -> None:
+def test_invalid_timeout_is_rejected(timeout: float) -> None:
     def act() -> None: ...
 
     assert "time-out" in refusal(act, timeout=timeout).message
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "ü", "x" * 101, "a\n"])
-def test_a_server_name_outside_the_safe_characters_is_refused(name: str) -> None:
+def test_server_name_with_unsafe_characters_is_rejected(name: str) -> None:
     with pytest.raises(ConfigError, match="name of a server"):
         ToolServer(name, tools=[bare])
 
 
-def test_two_tools_of_one_name_are_refused() -> None:
+def test_two_tools_with_one_name_are_rejected() -> None:
     @tool(name="bare")
     def other() -> None: ...
 
@@ -188,14 +188,14 @@ def test_two_tools_of_one_name_are_refused() -> None:
         ToolServer("s", tools=[bare, other])
 
 
-def test_a_function_without_the_decorator_is_refused() -> None:
+def test_function_without_the_decorator_is_rejected() -> None:
     def plain() -> None: ...
 
     with pytest.raises(ConfigError, match="is not a tool"):
         ToolServer("s", tools=[plain])
 
 
-def test_a_context_can_be_injected_without_a_provider() -> None:
+def test_context_can_be_injected_without_a_provider() -> None:
     @tool
     async def act(*, context: Annotated[Context, Inject()]) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Docstrings: what goes into the description, what to the parameters, and that nothing is lost."""
+"""Docstrings: which text becomes the description and which the parameters, without loss."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ Returns:
 """
 
 
-def test_the_section_of_arguments_moves_to_the_parameters() -> None:
+def test_section_of_arguments_becomes_the_parameters() -> None:
     doc = split_doc(FULL, ["city", "days"])
     assert doc.parameters == {"city": "Its name, as people write it.", "days": "How many."}
     assert doc.description == (
@@ -27,18 +27,18 @@ def test_the_section_of_arguments_moves_to_the_parameters() -> None:
     )
 
 
-def test_a_section_that_names_something_else_stays_text() -> None:
+def test_section_with_an_unknown_name_stays_text() -> None:
     doc = split_doc(FULL, ["city"])
     assert doc.description == FULL
     assert doc.parameters == {}
 
 
-def test_a_section_that_is_prose_stays_text() -> None:
+def test_section_of_prose_stays_text() -> None:
     text = "Run.\n\nArgs:\n    as many as you like"
     assert split_doc(text, ["city"]).description == text
 
 
-def test_without_a_section_the_docstring_is_the_description() -> None:
+def test_docstring_without_a_section_is_the_description() -> None:
     def forecast() -> None:
         """Forecast for a city.
 
@@ -48,7 +48,7 @@ def test_without_a_section_the_docstring_is_the_description() -> None:
     assert read_doc(forecast, []).description == "Forecast for a city.\n\nIndented."
 
 
-def test_without_a_docstring_the_description_is_empty() -> None:
+def test_missing_docstring_is_an_empty_description() -> None:
     assert read_doc(lambda: None, []).description == ""
 
 
@@ -63,7 +63,7 @@ TEXTS = st.from_regex(r"[a-z]{1,9}( [a-z]{1,9}){0,4}", fullmatch=True)
 
 
 @given(st.dictionaries(NAMES, TEXTS, min_size=1))
-def test_what_is_written_per_parameter_is_read_per_parameter(docs: dict[str, str]) -> None:
+def test_text_of_each_parameter_is_read_back(docs: dict[str, str]) -> None:
     lines = [f"    {name}: {text}" for name, text in docs.items()]
     doc = split_doc("\n".join(["Run it.", "", "Args:", *lines]), docs)
     assert doc.parameters == docs

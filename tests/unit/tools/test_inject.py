@@ -1,4 +1,4 @@
-"""The graph of providers: what does not fit together is refused at registration, by name."""
+"""The graph of providers: conflicts are rejected at registration with the names of the parts."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -39,16 +39,16 @@ def refusal(providers: Mapping[Any, Provider | Callable[..., Any]]) -> str:
     return caught.value.message
 
 
-def test_a_missing_provider_of_a_tool_names_function_and_parameter() -> None:
+def test_missing_provider_of_a_tool_names_function_and_parameter() -> None:
     assert refusal({}) == "Tool `report`, parameter `service`: no provider for Service."
 
 
-def test_a_missing_provider_of_a_provider_names_factory_and_parameter() -> None:
+def test_missing_provider_of_a_provider_names_factory_and_parameter() -> None:
     message = refusal({Service: Service, Clock: Clock})
     assert message == "Provider `Service` of Service, parameter `database`: no provider for Database."
 
 
-def test_a_cycle_is_shown_as_a_circle() -> None:
+def test_cycle_is_rejected_with_its_path() -> None:
     def open_database(clock: Annotated[Clock, Inject]) -> Database:
         return Database()
 
@@ -61,7 +61,7 @@ def test_a_cycle_is_shown_as_a_circle() -> None:
     assert "parameter `database`" in message
 
 
-def test_a_provider_may_not_need_itself() -> None:
+def test_provider_that_needs_itself_is_rejected() -> None:
     def again(clock: Annotated[Clock, Inject]) -> Clock:
         return clock
 
@@ -69,7 +69,7 @@ def test_a_provider_may_not_need_itself() -> None:
 
 
 @pytest.mark.parametrize(("wider", "narrower"), [("crib", "session"), ("crib", "call"), ("session", "call")])
-def test_a_value_may_not_outlive_what_it_uses(wider: Any, narrower: Any) -> None:
+def test_provider_may_not_outlive_what_it_uses(wider: Any, narrower: Any) -> None:
     providers = {
         Service: Provider(Service, scope=wider),
         Database: Database,
@@ -80,7 +80,7 @@ def test_a_value_may_not_outlive_what_it_uses(wider: Any, narrower: Any) -> None
     assert f"lives for a {narrower}" in message
 
 
-def test_the_context_lives_for_a_call() -> None:
+def test_context_has_the_scope_of_a_call() -> None:
     def make(context: Annotated[Context, Inject]) -> Service:
         raise AssertionError(context)
 
@@ -89,30 +89,30 @@ def test_the_context_lives_for_a_call() -> None:
     assert len(PythonSource(server).tools()) == 1
 
 
-def test_the_context_is_the_cribs_own() -> None:
+def test_provider_for_the_context_is_rejected() -> None:
     assert "the crib itself provides it" in refusal({Context: lambda: None, Service: lambda: None})
 
 
-def test_a_parameter_that_nothing_fills_is_refused() -> None:
+def test_parameter_without_a_provider_is_rejected() -> None:
     def make(path: str, size: int = 3) -> Service:
         raise AssertionError(path, size)
 
     assert "a provider fills it" in refusal({Service: make})
 
 
-def test_what_cannot_be_called_is_no_provider() -> None:
+def test_provider_that_is_not_callable_is_rejected() -> None:
     ready: Any = Service(Database(), Clock())
     with pytest.raises(ConfigError, match="cannot be called"):
         ToolServer("s", tools=[report], providers={Service: ready})
 
 
-def test_an_unknown_scope_is_refused() -> None:
+def test_unknown_scope_is_rejected() -> None:
     scope: Any = "host"
     with pytest.raises(ConfigError, match="no scope `host`"):
         Provider(Service, scope=scope)
 
 
-def test_shared_providers_fill_in_and_the_servers_own_shadow_them() -> None:
+def test_servers_own_providers_override_shared_ones() -> None:
     def unfit(nothing: str) -> Service:
         raise AssertionError(nothing)
 
@@ -121,7 +121,7 @@ def test_shared_providers_fill_in_and_the_servers_own_shadow_them() -> None:
     assert len(PythonSource(server, shared).tools()) == 1
 
 
-def test_a_tool_without_its_service_is_known_but_not_offered_and_not_checked() -> None:
+def test_tool_without_its_service_is_known_but_not_offered_or_checked() -> None:
     source = PythonSource(ToolServer("s", tools=[report, star], providers={Service: lambda: None}))
     assert [tool.ref.tool for tool in source.tools()] == ["report"]
     assert source.unmet == {"star": ("github",)}
@@ -140,6 +140,6 @@ def test_building_a_source_calls_no_factory() -> None:
     PythonSource(ToolServer("s", tools=[report], providers={Service: never, Database: never_async}))
 
 
-def test_a_context_can_be_made_in_a_test() -> None:
+def test_context_can_be_constructed_in_a_test() -> None:
     context = Context(Principal("session", "a", "agent", agent="reviewer", session="s1"), "call-1")
     assert (context.session, context.agent, context.call_id) == ("s1", "reviewer", "call-1")

@@ -1,4 +1,4 @@
-"""Return values as results: what is carried, in which form, and what is refused with a way out."""
+"""Return values become results: the form of each type, and which values are rejected."""
 
 import datetime
 import math
@@ -73,7 +73,7 @@ def refusal(value: object, convert: Callable[[object], CallResult] = to_result) 
     return caught.value
 
 
-def test_text_is_one_block_and_nothing_more() -> None:
+def test_text_is_one_text_block() -> None:
     assert to_result("schön\n") == CallResult.text("schön\n")
 
 
@@ -81,12 +81,12 @@ def test_none_is_an_empty_result() -> None:
     assert to_result(None) == CallResult()
 
 
-def test_a_result_made_by_the_tool_is_passed_on() -> None:
+def test_result_made_by_the_tool_is_passed_on() -> None:
     made = CallResult(content=({"type": "image", "data": "AA==", "mimeType": "image/png"},), is_error=True)
     assert to_result(made) is made
 
 
-def test_a_result_made_by_the_tool_is_turned_into_json_where_it_is_not() -> None:
+def test_values_in_a_result_made_by_the_tool_are_converted_to_json() -> None:
     made = CallResult(structured_content={"at": Point(1)}, has_structured=True, extra={"_meta": {"pair": (1, 2)}})
     result = to_result(made)
     assert result.to_json() == {
@@ -112,7 +112,7 @@ def test_a_result_made_by_the_tool_is_turned_into_json_where_it_is_not() -> None
         ({"points": [Point(1, 2)]}, {"points": [{"x": 1, "y": 2}]}),
     ],
 )
-def test_an_object_is_structured_content_and_the_same_as_text(value: object, carried: JsonObject) -> None:
+def test_object_is_structured_content_and_the_same_json_as_text(value: object, carried: JsonObject) -> None:
     result = to_result(value)
     assert result.has_structured
     assert result.structured_content == carried
@@ -135,13 +135,13 @@ def test_an_object_is_structured_content_and_the_same_as_text(value: object, car
         ([], [], "[]"),
     ],
 )
-def test_any_other_value_is_structured_as_result(value: object, carried: Json, text: str) -> None:
+def test_other_value_is_structured_under_result(value: object, carried: Json, text: str) -> None:
     result = to_result(value)
     assert result.structured_content == {"result": carried}
     assert text_of(result) == text
 
 
-def test_a_result_is_detached_from_the_tools_own_object() -> None:
+def test_result_is_independent_of_the_tools_own_object() -> None:
     own = {"list": [1]}
     result = to_result(own)
     own["list"].append(2)
@@ -167,7 +167,7 @@ def endless() -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         (b"abc", "bytes"),
         (bytearray(b"abc"), "bytes"),
@@ -192,11 +192,11 @@ def endless() -> Iterator[int]:
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 20 else "",
 )
-def test_what_cannot_be_carried_is_refused_with_what_and_how_to_mend(value: object, said: str) -> None:
-    assert said in refusal(value).message
+def test_unsupported_value_is_rejected_with_the_reason(value: object, expected: str) -> None:
+    assert expected in refusal(value).message
 
 
-def test_the_largest_text_passes() -> None:
+def test_largest_text_is_accepted() -> None:
     assert len(text_of(to_result("x" * LARGEST))) == LARGEST
 
 
@@ -210,7 +210,7 @@ PLAIN = st.recursive(
 
 
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), PLAIN))
-def test_plain_objects_arrive_as_they_are(value: JsonObject) -> None:
+def test_plain_objects_arrive_unchanged(value: JsonObject) -> None:
     result = to_result(value)
     assert result.structured_content == value
     assert orjson.loads(text_of(result)) == value
@@ -225,7 +225,7 @@ def test_plain_objects_arrive_as_they_are(value: JsonObject) -> None:
         max_leaves=8,
     )
 )  # fmt: skip
-def test_any_value_is_carried_as_json_or_refused(value: object) -> None:
+def test_any_value_is_converted_to_json_or_rejected(value: object) -> None:
     try:
         result = to_result(value)
     except Unavailable as error:
@@ -252,7 +252,7 @@ def test_only_object_types_have_an_output_schema() -> None:
         assert definition(function).output_schema is None
 
 
-def test_a_declared_object_type_is_the_output_schema() -> None:
+def test_declared_object_type_is_the_output_schema() -> None:
     def day() -> Day:
         raise AssertionError
 
@@ -279,7 +279,7 @@ def test_a_declared_object_type_is_the_output_schema() -> None:
     }
 
 
-def test_the_output_schema_of_a_type_that_holds_itself_is_an_object_too() -> None:
+def test_output_schema_of_a_recursive_type_is_an_object() -> None:
     def tree() -> Node:
         raise AssertionError
 
@@ -289,7 +289,7 @@ def test_the_output_schema_of_a_type_that_holds_itself_is_an_object_too() -> Non
     assert "Node" in schema["$defs"]
 
 
-def test_a_result_fits_its_declared_type() -> None:
+def test_result_is_converted_to_its_declared_type() -> None:
     def day() -> Day:
         raise AssertionError
 
@@ -304,7 +304,7 @@ def test_a_result_fits_its_declared_type() -> None:
     assert convert(CallResult.error("no")) == CallResult.error("no")
 
 
-def test_a_result_that_does_not_fit_its_declared_type_is_refused() -> None:
+def test_result_that_does_not_match_its_declared_type_is_rejected() -> None:
     def pong() -> Pong:
         raise AssertionError
 
@@ -317,7 +317,7 @@ def test_a_result_that_does_not_fit_its_declared_type_is_refused() -> None:
     assert "a Point with wrong fields" in refusal(Point(wrong), definition(point).to_result).message
 
 
-def test_a_return_type_without_a_schema_fails_at_its_definition() -> None:
+def test_return_type_without_a_schema_is_rejected_at_definition() -> None:
     class Opaque:
         pass
 

@@ -1,4 +1,4 @@
-"""Arguments: the schema a caller is told, and the check of what it sends."""
+"""Arguments of tools: the input schema, and the validation of what a caller sends."""
 
 import dataclasses
 import datetime
@@ -59,7 +59,7 @@ def refusal(function: Callable[..., Any], arguments: Json) -> str:
     return caught.value.message
 
 
-def test_a_schema_has_types_descriptions_and_defaults_and_nothing_made_up() -> None:
+def test_schema_has_only_types_descriptions_and_defaults() -> None:
     async def forecast(city: str, days: Annotated[int, "1 to 7"] = 3, *, unit: Unit = Unit.CELSIUS) -> None: ...
 
     assert schema_of(forecast) == {
@@ -75,7 +75,7 @@ def test_a_schema_has_types_descriptions_and_defaults_and_nothing_made_up() -> N
     }
 
 
-def test_a_tool_without_parameters_takes_an_empty_object() -> None:
+def test_tool_without_parameters_takes_an_empty_object() -> None:
     def ping() -> None: ...
 
     assert schema_of(ping) == {"type": "object", "properties": {}, "additionalProperties": False}
@@ -93,7 +93,7 @@ PLAIN: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("annotation", "default"), PLAIN)
 @pytest.mark.parametrize("text", [None, "What it is."])
-def test_the_schema_of_a_plain_type_is_that_of_pydantic(annotation: Any, default: Any, text: str | None) -> None:
+def test_schema_of_a_plain_type_equals_that_of_pydantic(annotation: Any, default: Any, text: str | None) -> None:
     def plain(needed: Any, given: Any = default) -> None: ...
     def built(needed: Any, given: Any = default) -> None: ...
 
@@ -104,7 +104,7 @@ def test_the_schema_of_a_plain_type_is_that_of_pydantic(annotation: Any, default
     assert json.dumps(schema_of(plain)) == json.dumps(schema_of(built))
 
 
-def test_the_members_of_a_union_keep_their_order() -> None:
+def test_members_of_a_union_keep_their_order() -> None:
     def first(value: int | str) -> None: ...
     def second(value: str | int) -> None: ...
 
@@ -112,7 +112,7 @@ def test_the_members_of_a_union_keep_their_order() -> None:
     assert kinds == [["integer", "string"], ["string", "integer"]]
 
 
-def test_any_name_of_a_parameter_can_be_used() -> None:
+def test_any_parameter_name_can_be_used() -> None:
     def odd(schema: int, _x: int, json: int, self: int, model_config: int, copy: int) -> None: ...
 
     names = ["schema", "_x", "json", "self", "model_config", "copy"]
@@ -121,7 +121,7 @@ def test_any_name_of_a_parameter_can_be_used() -> None:
     assert check(odd, given) == given
 
 
-def test_a_description_comes_from_the_annotation_then_from_field_then_from_the_docstring() -> None:
+def test_description_comes_from_annotation_then_field_then_docstring() -> None:
     def act(a: Annotated[int, "annotated"], b: Annotated[int, Field(description="field", ge=1)], c: int) -> None:
         """Act.
 
@@ -136,14 +136,14 @@ def test_a_description_comes_from_the_annotation_then_from_field_then_from_the_d
     assert properties["b"]["minimum"] == 1
 
 
-def test_an_alias_is_the_name_callers_use() -> None:
+def test_alias_is_the_name_that_callers_use() -> None:
     def move(to: str, from_: Annotated[str, Field(alias="from")] = "here") -> None: ...
 
     assert schema_of(move)["properties"]["from"] == {"type": "string", "default": "here"}
     assert check(move, {"to": "a", "from": "b"}) == {"to": "a", "from_": "b"}
 
 
-def test_a_default_the_schema_would_refuse_is_not_told() -> None:
+def test_default_that_the_schema_would_reject_is_left_out() -> None:
     nothing: Any = None
     opaque: Any = Opaque()
 
@@ -153,14 +153,14 @@ def test_a_default_the_schema_would_refuse_is_not_told() -> None:
     assert {name for name, shape in properties.items() if "default" in shape} == {"b"}
 
 
-def test_only_what_was_given_comes_back() -> None:
+def test_only_given_arguments_are_returned() -> None:
     def act(a: int, b: int = 2, c: int | None = None) -> None: ...
 
     assert check(act, {"a": 1}) == {"a": 1}
     assert check(act, {"a": 1, "c": None}) == {"a": 1, "c": None}
 
 
-def test_values_become_what_the_function_asked_for() -> None:
+def test_values_are_converted_to_the_declared_types() -> None:
     def act(
         unit: Unit, place: Place, span: Range, day: datetime.date, key: uuid.UUID, kind: Literal["a", 1],
         price: Decimal, tags: set[str], pair: tuple[int, str], table: dict[str, list[int]], ratio: float,
@@ -182,7 +182,7 @@ def test_values_become_what_the_function_asked_for() -> None:
     }  # fmt: skip
 
 
-def test_each_wrong_field_is_named_with_its_reason() -> None:
+def test_each_invalid_field_is_named_with_its_reason() -> None:
     def act(city: str, place: Place, days: Annotated[int, Field(ge=1, le=7)] = 3) -> None: ...
 
     message = refusal(act, {"place": {"name": 5, "inside": {}}, "days": 9, "dayz": 1})
@@ -193,13 +193,13 @@ def test_each_wrong_field_is_named_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize("sent", ["3", 3.5, True, None, [3], {"n": 3}])
-def test_nothing_is_taken_for_a_number_that_is_none(sent: Json) -> None:
+def test_value_that_is_not_an_integer_is_rejected(sent: Json) -> None:
     def act(n: int) -> None: ...
 
     assert "n: " in refusal(act, {"n": sent})
 
 
-def test_strictness_reaches_into_nested_types() -> None:
+def test_strict_validation_includes_nested_types() -> None:
     class Step(BaseModel):
         count: int
 
@@ -213,19 +213,19 @@ def test_strictness_reaches_into_nested_types() -> None:
     ]
 
 
-def test_arguments_that_are_no_object_are_refused() -> None:
+def test_arguments_that_are_not_an_object_are_rejected() -> None:
     def act() -> None: ...
 
     assert refusal(act, [1]) == "Invalid arguments: arguments: Input should be an object."
 
 
-def test_what_was_sent_is_not_repeated() -> None:
+def test_error_does_not_repeat_the_sent_values() -> None:
     def act(password: int, kind: Literal["a"]) -> None: ...
 
     assert "hunter2" not in refusal(act, {"password": "hunter2", "kind": "hunter2"})
 
 
-def test_a_message_stays_short_and_on_one_line_whatever_was_sent() -> None:
+def test_error_message_is_short_and_on_one_line() -> None:
     def act() -> None: ...
 
     message = refusal(act, {f"x{number}\n\x1b[31m" + "y" * 10_000: number for number in range(50)})
@@ -234,7 +234,7 @@ def test_a_message_stays_short_and_on_one_line_whatever_was_sent() -> None:
     assert message.isprintable()
 
 
-def test_a_validator_that_breaks_refuses_the_arguments(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_validator_rejects_the_arguments(caplog: pytest.LogCaptureFixture) -> None:
     def broken(value: int) -> int:
         raise KeyError(value)
 
@@ -246,7 +246,7 @@ def test_a_validator_that_breaks_refuses_the_arguments(caplog: pytest.LogCapture
     assert "a validator failed" in caplog.text
 
 
-def test_the_same_function_gives_the_same_schema() -> None:
+def test_schema_of_a_function_is_deterministic() -> None:
     def act(place: Place, unit: Unit, kind: Literal["b", "a"]) -> None: ...
 
     assert json.dumps(schema_of(act)) == json.dumps(schema_of(act))
@@ -261,7 +261,7 @@ JSON = st.recursive(
 
 
 @given(JSON | st.fixed_dictionaries({}, optional={"text": JSON, "count": JSON, "place": JSON, "other": JSON}))
-def test_whatever_is_sent_fits_or_is_refused_with_a_reason(sent: Json) -> None:
+def test_any_arguments_are_accepted_or_rejected_with_a_reason(sent: Json) -> None:
     def act(text: str, count: int = 1, place: Place | None = None) -> None: ...
 
     try:
@@ -277,7 +277,7 @@ def test_whatever_is_sent_fits_or_is_refused_with_a_reason(sent: Json) -> None:
 
 
 @given(st.text(), st.integers(-(2**63), 2**63 - 1), st.lists(FINITE))
-def test_what_fits_arrives_unchanged(text: str, count: int, many: list[float]) -> None:
+def test_valid_values_arrive_unchanged(text: str, count: int, many: list[float]) -> None:
     def act(text: str, count: int, many: list[float]) -> None: ...
 
     sent: JsonObject = {"text": text, "count": count, "many": many}
@@ -310,7 +310,7 @@ bad_forward.__annotations__["name"] = "Nowhere"
         bad_inner_default,
     ],
 )  # fmt: skip
-def test_a_wrong_parameter_fails_at_its_definition_with_function_name_and_hint(function: Callable[..., Any]) -> None:
+def test_invalid_parameter_is_rejected_at_definition_with_its_name_and_a_hint(function: Callable[..., Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         tool(function)
     assert caught.value.code == "tool.definition"

@@ -1,4 +1,4 @@
-"""Values of providers while they live: made once per scope, closed in reverse order, never kept when broken."""
+"""Lifetimes of provided values: made once per scope, closed in reverse order, never cached after a failure."""
 
 import asyncio
 import threading
@@ -53,15 +53,15 @@ def use_in_thread(*, value: Annotated[Value, Inject]) -> int:
 
 
 class Log:
-    """Counts openings, remembers everything that happened."""
+    """Counts opened values and records events."""
 
     def __init__(self) -> None:
-        self.said: list[str] = []
+        self.events: list[str] = []
         self.opened = 0
 
     def open(self) -> Value:
         self.opened += 1
-        self.said.append(f"open {self.opened}")
+        self.events.append(f"open {self.opened}")
         return Value(self.opened)
 
     async def generator(self) -> AsyncIterator[Value]:
@@ -69,21 +69,21 @@ class Log:
         try:
             yield value
         except BaseException as error:
-            self.said.append(f"{type(error).__name__} {value.number}")
+            self.events.append(f"{type(error).__name__} {value.number}")
             raise
         finally:
             await anyio.lowlevel.checkpoint()
-            self.said.append(f"close {value.number}")
+            self.events.append(f"close {value.number}")
 
     def plain_generator(self) -> Iterator[Value]:
         value = self.open()
         try:
             yield value
         except BaseException as error:
-            self.said.append(f"{type(error).__name__} {value.number}")
+            self.events.append(f"{type(error).__name__} {value.number}")
             raise
         finally:
-            self.said.append(f"close {value.number}")
+            self.events.append(f"close {value.number}")
 
     async def function(self) -> Value:
         return self.open()
@@ -118,11 +118,11 @@ async def test_every_kind_of_factory_makes_a_value_once_per_crib(kind: str) -> N
     log = Log()
     async with source_of(getattr(log, kind)) as source:
         assert [await number(source), await number(source), await number(source, "s1")] == [1, 1, 1]
-        assert log.said == ["open 1"]
-    assert log.said == (["open 1", "close 1"] if "generator" in kind else ["open 1"])
+        assert log.events == ["open 1"]
+    assert log.events == (["open 1", "close 1"] if "generator" in kind else ["open 1"])
 
 
-async def test_a_class_can_be_a_factory() -> None:
+async def test_class_can_be_a_factory() -> None:
     @dataclass
     class Made(Value):
         number: int = 7
@@ -131,33 +131,33 @@ async def test_a_class_can_be_a_factory() -> None:
         assert await number(source) == 7
 
 
-async def test_a_call_scope_makes_and_closes_a_value_per_call() -> None:
+async def test_call_scope_makes_and_closes_a_value_per_call() -> None:
     log = Log()
     async with source_of(Provider(log.generator, scope="call")) as source:
         assert [await number(source), await number(source, "s1")] == [1, 2]
-        assert log.said == ["open 1", "close 1", "open 2", "close 2"]
+        assert log.events == ["open 1", "close 1", "open 2", "close 2"]
 
 
-async def test_a_session_scope_lives_until_the_session_ends() -> None:
+async def test_session_scope_lives_until_the_session_ends() -> None:
     log = Log()
     async with source_of(Provider(log.generator, scope="session")) as source:
         assert [await number(source, s) for s in ("a", "b", "a")] == [1, 2, 1]
         await source.end_session("a")
         await source.end_session("unknown")
-        assert log.said == ["open 1", "open 2", "close 1"]
+        assert log.events == ["open 1", "open 2", "close 1"]
         assert await number(source, "a") == 3
-    assert sorted(log.said[4:]) == ["close 2", "close 3"]
+    assert sorted(log.events[4:]) == ["close 2", "close 3"]
 
 
-async def test_without_a_session_a_session_scope_is_the_call() -> None:
+async def test_session_scope_without_a_session_lives_for_the_call() -> None:
     log = Log()
     async with source_of(Provider(log.generator, scope="session")) as source:
         assert [await number(source), await number(source)] == [1, 2]
-        assert log.said == ["open 1", "close 1", "open 2", "close 2"]
+        assert log.events == ["open 1", "close 1", "open 2", "close 2"]
 
 
 @pytest.mark.parametrize("scope", ["crib", "session"])
-async def test_a_value_is_made_once_however_many_call_at_once(scope: ScopeName) -> None:
+async def test_concurrent_calls_share_one_value(scope: ScopeName) -> None:
     log = Log()
     go = anyio.Event()
 
@@ -180,7 +180,7 @@ async def test_a_value_is_made_once_however_many_call_at_once(scope: ScopeName) 
         assert results == [1] * 50
 
 
-async def test_a_caller_that_gives_up_does_not_take_the_value_from_the_others() -> None:
+async def test_cancelled_caller_does_not_cancel_the_value_for_others() -> None:
     log = Log()
     go = anyio.Event()
 
@@ -197,7 +197,7 @@ async def test_a_caller_that_gives_up_does_not_take_the_value_from_the_others() 
         assert await number(source) == 1
 
 
-async def test_a_failed_value_is_an_error_result_and_is_not_kept(
+async def test_failed_value_is_an_error_result_and_is_not_cached(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     attempts: list[int] = []
@@ -210,14 +210,14 @@ async def test_a_failed_value_is_an_error_result_and_is_not_kept(
 
     async with source_of(flaky) as source:
         text = error_of(await call(source))
-        assert text.startswith("Provider `test_a_failed_value")
+        assert text.startswith("Provider `test_failed_value")
         assert "flaky` of Value failed: OSError: no route" in text
         assert "OSError" in caplog.text
         assert await number(source) == 5
 
 
 @pytest.mark.parametrize("raised", [SystemExit(1), StopIteration(), KeyError("x"), asyncio.CancelledError()])
-async def test_whatever_a_factory_raises_fails_only_its_call(raised: BaseException) -> None:
+async def test_any_exception_of_a_factory_fails_only_its_call(raised: BaseException) -> None:
     async def broken() -> Value:
         raise raised
 
@@ -235,42 +235,42 @@ async def test_whatever_a_factory_raises_fails_only_its_call(raised: BaseExcepti
 
 
 async def test_providers_use_each_other_and_close_in_reverse_order() -> None:
-    said: list[str] = []
+    events: list[str] = []
 
     async def open_pool() -> AsyncIterator[Pool]:
-        said.append("open pool")
+        events.append("open pool")
         yield Pool()
-        said.append("close pool")
+        events.append("close pool")
 
     async def open_value(pool: Annotated[Pool, Inject]) -> AsyncIterator[Value]:
-        said.append(f"open value on {pool.name}")
+        events.append(f"open value on {pool.name}")
         yield Value(1)
-        said.append("close value")
+        events.append("close value")
 
     async with source_of(open_value, {Pool: open_pool}) as source:
         assert await number(source) == 1
-    assert said == ["open pool", "open value on pool", "close value", "close pool"]
+    assert events == ["open pool", "open value on pool", "close value", "close pool"]
 
 
 async def test_values_of_narrower_scopes_close_before_those_they_use() -> None:
-    said: list[str] = []
+    events: list[str] = []
 
     async def open_pool() -> AsyncIterator[Pool]:
         yield Pool()
-        said.append("close pool")
+        events.append("close pool")
 
     def open_value(pool: Annotated[Pool, Inject], context: Annotated[Context, Inject]) -> Iterator[Value]:
-        said.append(f"open for {context.session}")
+        events.append(f"open for {context.session}")
         yield Value(1)
-        said.append("close value")
+        events.append("close value")
 
     async with source_of(Provider(open_value, scope="call"), {Pool: Provider(open_pool, scope="session")}) as source:
         assert await number(source, "s1") == 1
         assert await number(source, "s1") == 1
-    assert said == ["open for s1", "close value", "open for s1", "close value", "close pool"]
+    assert events == ["open for s1", "close value", "open for s1", "close value", "close pool"]
 
 
-async def test_one_value_per_call_however_many_use_it() -> None:
+async def test_users_of_a_call_scope_share_one_value_per_call() -> None:
     log = Log()
 
     @dataclass
@@ -289,7 +289,7 @@ async def test_one_value_per_call_however_many_use_it() -> None:
         assert (await call(source, "same")).structured_content == {"result": True}
 
 
-async def test_a_broken_need_is_named_as_the_cause() -> None:
+async def test_failing_dependency_is_named_as_the_cause() -> None:
     def open_pool() -> Pool:
         raise PermissionError("closed to you")
 
@@ -302,24 +302,24 @@ async def test_a_broken_need_is_named_as_the_cause() -> None:
 
 
 @pytest.mark.parametrize("kind", ["generator", "plain_generator"])
-async def test_the_failure_of_a_call_is_raised_at_the_yield_of_its_values(kind: str) -> None:
+async def test_failure_of_a_call_is_raised_at_the_yield_of_its_values(kind: str) -> None:
     log = Log()
     async with source_of(Provider(getattr(log, kind), scope="call")) as source:
         assert error_of(await call(source, "fail")) == "LookupError: not 1"
-    assert log.said == ["open 1", "LookupError 1", "close 1"]
+    assert log.events == ["open 1", "LookupError 1", "close 1"]
 
 
 @pytest.mark.parametrize("kind", ["generator", "plain_generator"])
-async def test_a_cancelled_call_closes_its_values_and_stays_cancelled(kind: str) -> None:
+async def test_cancelled_call_closes_its_values_and_stays_cancelled(kind: str) -> None:
     log = Log()
     async with source_of(Provider(getattr(log, kind), scope="call")) as source:
         with anyio.move_on_after(stretched(0.2)) as scope:
             await call(source, "hang")
         assert scope.cancelled_caught
-        assert log.said == ["open 1", "CancelledError 1", "close 1"]
+        assert log.events == ["open 1", "CancelledError 1", "close 1"]
 
 
-async def test_a_call_fails_even_where_a_value_swallows_its_failure() -> None:
+async def test_call_fails_even_if_a_value_suppresses_its_exception() -> None:
     async def forgiving() -> AsyncIterator[Value]:
         with suppress(LookupError):
             yield Value(1)
@@ -328,7 +328,7 @@ async def test_a_call_fails_even_where_a_value_swallows_its_failure() -> None:
         assert error_of(await call(source, "fail")) == "LookupError: not 1"
 
 
-async def test_a_value_that_fails_to_close_fails_the_call_it_was_made_for() -> None:
+async def test_value_that_fails_to_close_fails_its_call() -> None:
     async def transaction() -> AsyncIterator[Value]:
         yield Value(1)
         raise OSError("commit failed")
@@ -337,12 +337,12 @@ async def test_a_value_that_fails_to_close_fails_the_call_it_was_made_for() -> N
         assert "failed to close: OSError: commit failed" in error_of(await call(source))
 
 
-async def test_a_value_that_fails_to_close_with_the_crib_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    said: list[str] = []
+async def test_value_that_fails_to_close_with_the_crib_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    events: list[str] = []
 
     async def open_pool() -> AsyncIterator[Pool]:
         yield Pool()
-        said.append("close pool")
+        events.append("close pool")
 
     async def open_value(pool: Annotated[Pool, Inject]) -> AsyncIterator[Value]:
         yield Value(1)
@@ -350,11 +350,11 @@ async def test_a_value_that_fails_to_close_with_the_crib_is_logged(caplog: pytes
 
     async with source_of(open_value, {Pool: open_pool}) as source:
         await call(source)
-    assert said == ["close pool"]
+    assert events == ["close pool"]
     assert "failed to close: OSError: gone" in caplog.text
 
 
-async def test_a_value_may_hold_a_task_group_and_a_time_limit() -> None:
+async def test_value_may_hold_a_task_group_and_a_time_limit() -> None:
     async def background() -> AsyncIterator[Value]:
         with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
@@ -369,7 +369,7 @@ async def test_a_value_may_hold_a_task_group_and_a_time_limit() -> None:
             assert await number(source, "s1") == 1
 
 
-async def test_a_hanging_close_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_close_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolcrib.tools.scopes.CLOSE_ONE_SECONDS", 0.01)
     release = threading.Event()
 
@@ -391,7 +391,7 @@ async def test_a_hanging_close_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
         release.set()
 
 
-async def test_a_hanging_factory_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hanging_factory_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolcrib.tools.scopes.OPEN_SECONDS", 0.01)
 
     async def stuck() -> Value:
@@ -402,7 +402,7 @@ async def test_a_hanging_factory_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> 
         assert "TimeoutError" in error_of(await call(source))
 
 
-async def test_closing_while_a_value_is_being_made_ends_its_making() -> None:
+async def test_closing_the_source_ends_factories_in_progress() -> None:
     began = anyio.Event()
     ended: list[str] = []
 
@@ -422,14 +422,14 @@ async def test_closing_while_a_value_is_being_made_ends_its_making() -> None:
     assert ended == ["slow"]
 
 
-async def test_a_closed_source_gives_no_values() -> None:
+async def test_closed_source_provides_no_values() -> None:
     source = source_of(lambda: Value(1))
     assert await number(source) == 1
     await source.aclose()
     assert "is closed" in error_of(await call(source))
 
 
-async def test_a_needed_value_may_have_any_parameter_name() -> None:
+async def test_injected_parameter_may_have_any_name() -> None:
     def make(function: Annotated[Pool, Inject], self: Annotated[Pool, Inject]) -> Value:
         return Value(len({function.name, self.name}))
 
@@ -437,22 +437,22 @@ async def test_a_needed_value_may_have_any_parameter_name() -> None:
         assert await number(source) == 1
 
 
-async def test_a_source_can_be_closed_where_its_caller_is_cancelled() -> None:
+async def test_source_can_be_closed_by_a_cancelled_task() -> None:
     log = Log()
     with anyio.CancelScope() as scope:
         async with source_of(log.generator) as source:
             await call(source)
             scope.cancel()
             await anyio.lowlevel.checkpoint()
-    assert log.said == ["open 1", "close 1"]
+    assert log.events == ["open 1", "close 1"]
 
 
-async def test_plain_tools_get_injected_values_too() -> None:
+async def test_synchronous_tool_gets_injected_values() -> None:
     async with source_of(lambda: Value(3)) as source:
         assert (await call(source, "use_in_thread")).structured_content == {"result": 3}
 
 
-async def test_a_deliberate_failure_of_a_factory_keeps_its_hint() -> None:
+async def test_deliberate_failure_of_a_factory_keeps_its_hint() -> None:
     async def broken() -> Value:
         raise Unavailable("database.unavailable", "The database is away.", "Wait.")
 

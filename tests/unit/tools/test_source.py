@@ -26,7 +26,7 @@ OWNER = Principal("owner", "owner", "cli")
 
 
 class Panic(BaseException):
-    """What is no `Exception`."""
+    """An exception that is not an `Exception`."""
 
 
 async def call(
@@ -46,7 +46,7 @@ def error_of(result: CallResult) -> str:
     return block["text"]
 
 
-async def test_an_async_tool_runs_with_its_own_defaults() -> None:
+async def test_async_tool_runs_with_its_own_defaults() -> None:
     @tool
     async def echo(text: str, times: int = 2) -> dict[str, object]:
         return {"text": text * times}
@@ -55,7 +55,7 @@ async def test_an_async_tool_runs_with_its_own_defaults() -> None:
     assert (await call(echo, {"text": "a", "times": 3})).structured_content == {"text": "aaa"}
 
 
-async def test_an_async_tool_runs_on_the_loop() -> None:
+async def test_async_tool_runs_on_the_loop() -> None:
     @tool
     async def where() -> bool:
         return asyncio.get_running_loop() is loop
@@ -64,7 +64,7 @@ async def test_an_async_tool_runs_on_the_loop() -> None:
     assert (await call(where)).structured_content == {"result": True}
 
 
-async def test_a_plain_tool_runs_in_a_thread() -> None:
+async def test_synchronous_tool_runs_in_a_thread() -> None:
     @tool
     def where() -> bool:
         return threading.current_thread() is not main
@@ -73,7 +73,7 @@ async def test_a_plain_tool_runs_in_a_thread() -> None:
     assert (await call(where)).structured_content == {"result": True}
 
 
-async def test_a_plain_function_that_returns_a_coroutine_is_awaited() -> None:
+async def test_coroutine_returned_by_a_synchronous_tool_is_awaited() -> None:
     async def inner() -> str:
         return "done"
 
@@ -93,20 +93,20 @@ async def test_arguments_are_checked_before_the_function_runs() -> None:
         await call(never, {"n": "1"})
 
 
-async def test_an_unknown_tool_is_not_found() -> None:
+async def test_unknown_tool_is_not_found() -> None:
     with pytest.raises(NotFound) as caught:
         PythonSource(ToolServer("s")).prepare("x", {}, b"{}")
     assert caught.value.code == "tool.unknown"
 
 
-async def test_a_server_without_tools_is_a_source_without_tools() -> None:
+async def test_server_without_tools_is_a_source_without_tools() -> None:
     source = PythonSource(ToolServer("s"))
     assert (source.name, source.kind, source.tools(), source.problems()) == ("s", "plugin", (), ())
 
 
 @pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize(
-    ("raised", "said"),
+    ("raised", "expected"),
     [
         (ValueError("no such city"), "ValueError: no such city"),
         (KeyError("x"), "KeyError: 'x'"),
@@ -122,10 +122,10 @@ async def test_a_server_without_tools_is_a_source_without_tools() -> None:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-async def test_whatever_a_tool_raises_is_an_error_result(
-    caplog: pytest.LogCaptureFixture, is_async: bool, raised: BaseException, said: str
+async def test_exception_of_a_tool_is_an_error_result(
+    caplog: pytest.LogCaptureFixture, is_async: bool, raised: BaseException, expected: str
 ) -> None:
-    # Its log would become part of the test's report, which cannot carry a lone surrogate between processes.
+    # The log becomes part of the test report, which cannot carry a lone surrogate between processes.
     caplog.set_level(logging.CRITICAL, "toolcrib.tools.failures")
 
     @tool(name="act")
@@ -136,11 +136,11 @@ async def test_whatever_a_tool_raises_is_an_error_result(
     def act_in_thread() -> None:
         raise raised
 
-    assert error_of(await call(act if is_async else act_in_thread)).startswith(said)
+    assert error_of(await call(act if is_async else act_in_thread)).startswith(expected)
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
-async def test_what_would_end_the_loop_ends_the_call_only(raised: BaseException) -> None:
+async def test_exception_that_would_end_the_loop_ends_only_the_call(raised: BaseException) -> None:
     @tool
     async def act() -> None:
         raise raised
@@ -148,7 +148,7 @@ async def test_what_would_end_the_loop_ends_the_call_only(raised: BaseException)
     assert error_of(await call(act)) == type(raised).__name__
 
 
-async def test_a_tool_that_cancels_its_own_task_has_failed() -> None:
+async def test_tool_that_cancels_its_own_task_has_failed() -> None:
     @tool
     async def act() -> None:
         task = asyncio.current_task()
@@ -159,7 +159,7 @@ async def test_a_tool_that_cancels_its_own_task_has_failed() -> None:
     assert error_of(await call(act)) == "CancelledError"
 
 
-async def test_a_tool_that_resists_its_cancellation_is_left_behind(
+async def test_tool_that_ignores_its_cancellation_is_abandoned(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolcrib.tools.source.LAST_WORDS", 0.05)
@@ -177,7 +177,7 @@ async def test_a_tool_that_resists_its_cancellation_is_left_behind(
         with anyio.fail_after(5), anyio.move_on_after(0.05) as limit:
             await call(act)
     finally:
-        may_end.set()  # else the loop could not end after a failure
+        may_end.set()  # otherwise the loop could not end after a failure
     assert limit.cancelled_caught
     assert cancelled.is_set()
     assert "Tool s/act was cancelled but does not end; it was abandoned" in caplog.messages
@@ -185,8 +185,8 @@ async def test_a_tool_that_resists_its_cancellation_is_left_behind(
         await ended.wait()
 
 
-async def test_a_cancelled_tool_has_a_moment_to_clean_up() -> None:
-    said: list[str] = []
+async def test_cancelled_tool_may_clean_up() -> None:
+    events: list[str] = []
 
     @tool
     async def act() -> None:
@@ -194,15 +194,15 @@ async def test_a_cancelled_tool_has_a_moment_to_clean_up() -> None:
             await anyio.sleep_forever()
         finally:
             await asyncio.sleep(0.01)
-            said.append("cleaned up")
+            events.append("cleaned up")
 
     with anyio.fail_after(5), anyio.move_on_after(0.05):
         await call(act)
-    assert said == ["cleaned up"]
+    assert events == ["cleaned up"]
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
-async def test_what_a_thread_raises_never_reaches_the_loop(raised: BaseException) -> None:
+async def test_base_exception_in_a_thread_does_not_reach_the_loop(raised: BaseException) -> None:
     @tool
     def act() -> None:
         raise raised
@@ -210,7 +210,7 @@ async def test_what_a_thread_raises_never_reaches_the_loop(raised: BaseException
     assert error_of(await call(act)) == f"RuntimeError: {type(raised).__name__} was raised"
 
 
-async def test_an_exception_without_words_of_its_own_is_named() -> None:
+async def test_exception_without_a_message_is_named() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise AssertionError
@@ -222,7 +222,7 @@ async def test_an_exception_without_words_of_its_own_is_named() -> None:
     assert error_of(await call(act)) == "Mute"
 
 
-async def test_a_very_long_message_is_cut() -> None:
+async def test_long_message_is_cut() -> None:
     @tool
     async def act() -> None:
         raise ValueError("x" * 1_000_000)
@@ -230,7 +230,7 @@ async def test_a_very_long_message_is_cut() -> None:
     assert len(error_of(await call(act))) < 5_000
 
 
-async def test_an_exception_is_logged_once_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+async def test_exception_is_logged_once_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
     @tool
     async def act() -> None:
         raise ValueError("no such city")
@@ -242,7 +242,7 @@ async def test_an_exception_is_logged_once_with_its_trace(caplog: pytest.LogCapt
     assert isinstance(record.exc_info[1], ValueError)
 
 
-async def test_a_deliberate_failure_is_logged_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
+async def test_deliberate_failure_is_logged_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
     @tool
     async def act() -> None:
         raise Denied("policy.denied", "Not here.")
@@ -253,7 +253,7 @@ async def test_a_deliberate_failure_is_logged_without_a_trace(caplog: pytest.Log
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_a_result_that_cannot_be_carried_is_an_error_result(is_async: bool) -> None:
+async def test_invalid_result_is_an_error_result(is_async: bool) -> None:
     @tool(name="act")
     async def act() -> object:
         return object()
@@ -267,7 +267,7 @@ async def test_a_result_that_cannot_be_carried_is_an_error_result(is_async: bool
     assert "\nHint: Return text" in text
 
 
-async def test_a_cancelled_call_stays_cancelled() -> None:
+async def test_cancelled_call_stays_cancelled() -> None:
     @tool
     async def hang() -> None:
         await anyio.sleep_forever()
@@ -277,7 +277,7 @@ async def test_a_cancelled_call_stays_cancelled() -> None:
     assert scope.cancelled_caught
 
 
-async def test_a_cancelled_task_stays_cancelled() -> None:
+async def test_cancelled_task_stays_cancelled() -> None:
     started = anyio.Event()
 
     @tool
@@ -292,7 +292,7 @@ async def test_a_cancelled_task_stays_cancelled() -> None:
         await task
 
 
-async def test_a_cancellation_inside_the_tool_is_its_own_failure() -> None:
+async def test_cancellation_inside_the_tool_is_its_own_failure() -> None:
     @tool
     async def act() -> None:
         inner = asyncio.get_running_loop().create_future()
@@ -302,7 +302,7 @@ async def test_a_cancellation_inside_the_tool_is_its_own_failure() -> None:
     assert error_of(await call(act)) == "CancelledError"
 
 
-async def test_a_plain_tool_that_hangs_is_left_behind_at_once() -> None:
+async def test_hanging_synchronous_tool_is_abandoned_at_once() -> None:
     release = threading.Event()
 
     @tool
@@ -317,7 +317,7 @@ async def test_a_plain_tool_that_hangs_is_left_behind_at_once() -> None:
         release.set()
 
 
-async def test_threads_left_behind_keep_their_places_until_they_end() -> None:
+async def test_abandoned_threads_keep_their_slots_until_they_end() -> None:
     release = threading.Event()
     running: list[int] = []
 
@@ -350,11 +350,11 @@ async def test_threads_left_behind_keep_their_places_until_they_end() -> None:
             assert await run("quick") == CallResult.text("done")
 
 
-async def test_a_context_tells_who_calls_and_takes_progress() -> None:
-    heard: list[tuple[float, float | None, str | None]] = []
+async def test_context_has_the_caller_and_reports_progress() -> None:
+    reports: list[tuple[float, float | None, str | None]] = []
 
-    async def hear(done: float, total: float | None, message: str | None) -> None:
-        heard.append((done, total, message))
+    async def report(done: float, total: float | None, message: str | None) -> None:
+        reports.append((done, total, message))
 
     @tool
     async def act(*, context: Annotated[Context, Inject]) -> str:
@@ -365,12 +365,12 @@ async def test_a_context_tells_who_calls_and_takes_progress() -> None:
     def act_in_thread(*, context: Annotated[Context, Inject]) -> None:
         anyio.from_thread.run(context.progress, 2)
 
-    assert await call(act, progress=hear) == CallResult.text("owner call-1")
-    assert await call(act_in_thread, progress=hear) == CallResult()
-    assert heard == [(1, 2, "half"), (2, None, None)]
+    assert await call(act, progress=report) == CallResult.text("owner call-1")
+    assert await call(act_in_thread, progress=report) == CallResult()
+    assert reports == [(1, 2, "half"), (2, None, None)]
 
 
-async def test_progress_nobody_asked_for_is_dropped() -> None:
+async def test_progress_without_a_listener_is_dropped() -> None:
     @tool
     async def act(*, context: Annotated[Context, Inject]) -> None:
         await context.progress(1)
@@ -378,17 +378,17 @@ async def test_progress_nobody_asked_for_is_dropped() -> None:
     assert await call(act) == CallResult()
 
 
-async def test_many_calls_run_side_by_side() -> None:
+async def test_many_calls_run_concurrently() -> None:
     waiting = 0
-    everyone = anyio.Event()
+    all_called = anyio.Event()
 
     @tool
     async def meet(n: int) -> int:
         nonlocal waiting
         waiting += 1
         if waiting == 100:
-            everyone.set()
-        await everyone.wait()
+            all_called.set()
+        await all_called.wait()
         return n
 
     results: dict[int, CallResult] = {}
@@ -405,7 +405,7 @@ async def test_many_calls_run_side_by_side() -> None:
     assert {n: result.structured_content["result"] for n, result in results.items()} == {n: n for n in range(100)}
 
 
-async def test_what_stands_between_tool_and_function_runs_too() -> None:
+async def test_decorator_between_tool_and_function_is_applied() -> None:
     def shout(function: Callable[..., str]) -> Callable[..., str]:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> str:

@@ -11,7 +11,7 @@ from toolcrib.upstream.background import BackgroundTasks
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_callback_outside_of_any_task_starts_one() -> None:
+async def test_callback_outside_of_any_task_starts_a_task() -> None:
     done = asyncio.Event()
 
     async def work() -> None:
@@ -22,7 +22,7 @@ async def test_a_callback_outside_of_any_task_starts_one() -> None:
         await asyncio.wait_for(done.wait(), 10)
 
 
-async def test_the_end_of_the_block_cancels_and_awaits_what_runs() -> None:
+async def test_end_of_the_block_cancels_and_awaits_running_tasks() -> None:
     began, ended = asyncio.Event(), list[str]()
 
     async def work() -> None:
@@ -42,7 +42,7 @@ async def test_the_end_of_the_block_cancels_and_awaits_what_runs() -> None:
     assert ended == ["ended"]
 
 
-async def test_a_failing_task_is_logged_and_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_task_is_logged_and_does_not_end_others(caplog: pytest.LogCaptureFixture) -> None:
     done = asyncio.Event()
 
     async def fail() -> None:

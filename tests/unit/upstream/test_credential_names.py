@@ -1,4 +1,4 @@
-"""Which sign-in a definition can reach: its own, and in the person's files the one that is named."""
+"""Which sign-in a definition can use: its own, and a named one only in the user's own files."""
 
 from dataclasses import replace
 
@@ -14,13 +14,13 @@ SPEC = ServerSpec("docs", "http", PERSONAL, alias="docs", url="https://docs.exam
 NAMED = Auth(credential_id="github")
 
 
-def test_a_person_names_a_sign_in_that_definitions_share() -> None:
+def test_users_definitions_can_share_a_named_sign_in() -> None:
     program = replace(SPEC, type="stdio", command="x", url=None)
     assert {credential_name(replace(each, auth=NAMED)) for each in (SPEC, program)} == {"github"}
 
 
 @pytest.mark.parametrize("type_", ["http", "stdio"])
-def test_a_project_cannot_name_a_sign_in_that_was_not_made_for_it(type_: str) -> None:
+def test_project_cannot_use_a_named_sign_in(type_: str) -> None:
     own = replace(SPEC, source=ONE, auth=NAMED, type=type_, command="x")
     assert credential_name(own) not in ("github", "docs", credential_name(SPEC))
     assert former_name(own) is None
@@ -38,6 +38,6 @@ def test_sign_ins_are_bound_to_the_place_and_the_address() -> None:
     assert credential_name(replace(SPEC, alias="docs_1a2b3c")) == credential_name(SPEC)
 
 
-def test_a_sign_in_of_an_earlier_version_is_found_by_the_alias() -> None:
+def test_sign_in_of_an_earlier_version_is_found_by_the_alias() -> None:
     assert former_name(SPEC) == "docs"
     assert former_name(replace(SPEC, auth=NAMED)) is None

@@ -1,4 +1,4 @@
-"""Stored sign-ins: kept whole, kept private, and given out for nothing but what they are for."""
+"""Stored sign-ins: complete, private, and returned only for their own server and resource."""
 
 import importlib.util
 import math
@@ -52,8 +52,8 @@ async def test_replaced_client_secret_is_used_by_the_stored_sign_in(tmp_path: Pa
     assert renewed == replace(CREDENTIAL, client=replace(CLIENT, client_secret="rotated"))
 
 
-class Ring:
-    """A keyring in memory; it can be locked."""
+class MemoryKeyring:
+    """A keyring in memory that can be locked."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], str] = {}
@@ -73,25 +73,25 @@ class Ring:
 
     def _check(self) -> None:
         if self.is_locked:
-            raise RuntimeError("locked; tried access-secret")
+            raise RuntimeError("locked; refused access-secret")
 
 
 @pytest.fixture(params=["file", "keyring"])
-def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> SecretStore:
+def secrets(request: pytest.FixtureRequest, tmp_path: Path) -> SecretStore:
     return (
         FileSecretStore(tmp_path / "credentials.json")
         if request.param == "file"
-        else KeyringSecretStore(Ring(), "test")
+        else KeyringSecretStore(MemoryKeyring(), "test")
     )
 
 
 @pytest.fixture
-def tokens(shelf: SecretStore, tmp_path: Path) -> CredentialStore:
-    return CredentialStore(shelf, tmp_path)
+def tokens(secrets: SecretStore, tmp_path: Path) -> CredentialStore:
+    return CredentialStore(secrets, tmp_path)
 
 
 @pytest.mark.anyio
-async def test_a_sign_in_comes_back_as_it_was_kept(tokens: CredentialStore) -> None:
+async def test_stored_sign_in_is_read_back_unchanged(tokens: CredentialStore) -> None:
     assert await tokens.credential("lab", URL) is None
     await tokens.keep(CREDENTIAL)
     assert await tokens.credential("lab", URL) == CREDENTIAL
@@ -112,7 +112,7 @@ async def test_a_sign_in_comes_back_as_it_was_kept(tokens: CredentialStore) -> N
         ("lab", "http://a.example/mcp"),
     ],
 )
-async def test_a_sign_in_is_given_out_for_its_own_server_and_resource_only(
+async def test_sign_in_is_returned_only_for_its_server_and_resource(
     tokens: CredentialStore, server: str, url: str
 ) -> None:
     await tokens.keep(CREDENTIAL)
@@ -120,7 +120,7 @@ async def test_a_sign_in_is_given_out_for_its_own_server_and_resource_only(
 
 
 @pytest.mark.anyio
-async def test_a_registration_belongs_to_its_issuer(tokens: CredentialStore) -> None:
+async def test_registration_belongs_to_its_issuer(tokens: CredentialStore) -> None:
     await tokens.keep_registration(CLIENT)
     assert await tokens.registration(CLIENT.issuer) == CLIENT
     assert await tokens.registration(f"{CLIENT.issuer}/") is None
@@ -129,7 +129,7 @@ async def test_a_registration_belongs_to_its_issuer(tokens: CredentialStore) -> 
 
 
 @pytest.mark.anyio
-async def test_the_issuer_of_a_secret_is_remembered(tokens: CredentialStore) -> None:
+async def test_issuer_of_a_client_secret_is_remembered(tokens: CredentialStore) -> None:
     await tokens.bind_issuer("lab", "crib", "https://issuer.example")
     assert await tokens.bound_issuer("lab", "crib") == "https://issuer.example"
     assert await tokens.bound_issuer("lab", "another") is None
@@ -139,22 +139,20 @@ async def test_the_issuer_of_a_secret_is_remembered(tokens: CredentialStore) -> 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("row", [{}, {"server": "lab"}, {"server": 1}, {"client": []}, {"client": {"method": "x"}}])
-async def test_an_entry_that_is_none_is_nothing(
-    shelf: SecretStore, tokens: CredentialStore, row: dict[str, object]
-) -> None:
-    shelf.put("server lab", row)
-    shelf.put("client https://issuer.example", row)
+async def test_invalid_entry_is_ignored(secrets: SecretStore, tokens: CredentialStore, row: dict[str, object]) -> None:
+    secrets.put("server lab", row)
+    secrets.put("client https://issuer.example", row)
     assert await tokens.credential("lab", URL) is None
     assert await tokens.registration("https://issuer.example") is None
 
 
-def test_nothing_secret_shows() -> None:
+def test_repr_shows_no_secret() -> None:
     for text in (repr(CREDENTIAL), str(CREDENTIAL), repr(CLIENT)):
         assert "secret" not in text.replace("client_secret_basic", "")
 
 
 @given(st.one_of(st.none(), st.booleans(), st.floats(), st.integers(), st.text(), st.lists(st.integers())))
-def test_a_life_is_a_positive_number_or_unknown(sent: object) -> None:
+def test_lifetime_is_a_positive_number_or_unknown(sent: object) -> None:
     life = lifetime_of(sent)
     assert life is None or (0 < life < math.inf)
 
@@ -163,18 +161,18 @@ def test_a_life_is_a_positive_number_or_unknown(sent: object) -> None:
     ("sent", "life"),
     [(3600, 3600.0), ("3600", 3600.0), (1.5, 1.5), (0, None), (-1, None), ("", None), (None, None), (True, None)],
 )
-def test_a_life_is_read_as_issuers_write_it(sent: object, life: float | None) -> None:
+def test_lifetime_is_read_in_the_forms_that_issuers_use(sent: object, life: float | None) -> None:
     assert lifetime_of(sent) == life
 
 
 @given(st.floats(min_value=-1e9, max_value=1e9))
-def test_no_clock_gives_a_token_more_than_its_life(shift: float) -> None:
+def test_clock_change_never_extends_the_life_of_a_token(shift: float) -> None:
     left = CREDENTIAL.remaining(CREDENTIAL.obtained_at + shift)
     assert left is not None
     assert left <= 3600
 
 
-def test_the_file_is_private_whatever_the_umask(tmp_path: Path) -> None:
+def test_file_is_private_under_any_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         FileSecretStore(tmp_path / "credentials.json").put("a", {"b": 1})
@@ -184,7 +182,7 @@ def test_the_file_is_private_whatever_the_umask(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["credentials.json"]
 
 
-def test_what_a_cut_off_write_left_is_swept_away(tmp_path: Path) -> None:
+def test_leftover_of_an_interrupted_write_is_removed(tmp_path: Path) -> None:
     left = tmp_path / ".credentials.json.0123.toolcrib.tmp"
     left.write_text("access-secret")
     FileSecretStore(tmp_path / "credentials.json").put("a", {"b": 1})
@@ -192,7 +190,7 @@ def test_what_a_cut_off_write_left_is_swept_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"entries": []}'])
-def test_a_damaged_file_is_reported_and_never_written_over(tmp_path: Path, content: str) -> None:
+def test_damaged_file_is_reported_and_not_overwritten(tmp_path: Path, content: str) -> None:
     file = tmp_path / "credentials.json"
     file.write_text(content)
     for attempt in (lambda: FileSecretStore(file).get("a"), lambda: FileSecretStore(file).put("a", {"b": 1})):
@@ -202,7 +200,7 @@ def test_a_damaged_file_is_reported_and_never_written_over(tmp_path: Path, conte
     assert file.read_text() == content
 
 
-def test_a_write_that_fails_leaves_the_old_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_leaves_the_old_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = FileSecretStore(tmp_path / "credentials.json")
     file.put("a", {"token": "old"})
 
@@ -216,26 +214,26 @@ def test_a_write_that_fails_leaves_the_old_token(tmp_path: Path, monkeypatch: py
     assert file.get("a") == {"token": "old"}
 
 
-def test_a_locked_keyring_is_reported_without_what_it_was_to_keep() -> None:
-    ring = Ring()
-    shelf = KeyringSecretStore(ring, "test")
-    assert shelf.works()
-    assert not ring.kept
-    ring.is_locked = True
-    assert not shelf.works()
+def test_error_of_a_locked_keyring_does_not_contain_the_secret() -> None:
+    keyring = MemoryKeyring()
+    secrets = KeyringSecretStore(keyring, "test")
+    assert secrets.works()
+    assert not keyring.kept
+    keyring.is_locked = True
+    assert not secrets.works()
     with pytest.raises(ConfigError) as failure:
-        shelf.put("a", {"token": "access-secret"})
+        secrets.put("a", {"token": "access-secret"})
     assert "access-secret" not in failure.value.message
 
 
 @pytest.mark.anyio
-async def test_the_keyring_is_used_where_it_works_and_a_file_elsewhere(
+async def test_keyring_is_used_if_it_works_and_a_file_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ring = Ring()
-    monkeypatch.setitem(sys.modules, "test_ring", ring)
+    keyring = MemoryKeyring()
+    monkeypatch.setitem(sys.modules, "test_ring", keyring)
     assert isinstance(await open_secret_store(tmp_path / "a", "test_ring"), KeyringSecretStore)
-    ring.is_locked = True
+    keyring.is_locked = True
     assert isinstance(await open_secret_store(tmp_path / "a", "test_ring"), FileSecretStore)
     assert isinstance(await open_secret_store(tmp_path / "a", "no_such_package"), FileSecretStore)
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o700
@@ -246,16 +244,16 @@ async def test_the_keyring_is_used_where_it_works_and_a_file_elsewhere(
 async def test_keyring_that_writes_plain_text_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, priority: float, store: type
 ) -> None:
-    class Chosen(Ring):
+    class ChainedKeyring(MemoryKeyring):
         def get_keyring(self) -> object:
             return SimpleNamespace(backends=[SimpleNamespace(priority=priority), SimpleNamespace(priority=0)])
 
-    monkeypatch.setitem(sys.modules, "test_ring", Chosen())
+    monkeypatch.setitem(sys.modules, "test_ring", ChainedKeyring())
     assert isinstance(await open_secret_store(tmp_path / "a", "test_ring"), store)
 
 
 @takes_long
-def test_secrets_are_kept_by_a_real_secret_service(tmp_path: Path) -> None:
+def test_secrets_are_stored_in_a_real_secret_service(tmp_path: Path) -> None:
     programs = [shutil.which(name) for name in ("dbus-run-session", "gnome-keyring-daemon")]
     if None in programs or importlib.util.find_spec("secretstorage") is None:
         pytest.skip("needs dbus-run-session, gnome-keyring and the package secretstorage")
@@ -285,16 +283,14 @@ def test_secrets_are_kept_by_a_real_secret_service(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_keyring_that_asks_a_person_does_not_hold_up_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_keyring_that_prompts_does_not_delay_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
 
-    class Asking(Ring):
+    class PromptingKeyring(MemoryKeyring):
         def set_password(self, service_name: str, username: str, password: str) -> None:
             release.wait(10)
 
-    monkeypatch.setitem(sys.modules, "test_ring", Asking())
+    monkeypatch.setitem(sys.modules, "test_ring", PromptingKeyring())
     monkeypatch.setattr(secret_store, "KEYRING_SECONDS", 0.05)
     with anyio.fail_after(5):
         assert isinstance(await open_secret_store(tmp_path, "test_ring"), FileSecretStore)
@@ -302,7 +298,7 @@ async def test_a_keyring_that_asks_a_person_does_not_hold_up_the_start(
 
 
 @pytest.mark.anyio
-async def test_one_process_at_a_time_renews(tmp_path: Path) -> None:
+async def test_only_one_process_renews_at_a_time(tmp_path: Path) -> None:
     tokens = await open_credentials(tmp_path / "oauth")
     async with tokens.renewing("lab", 1) as is_mine:
         assert is_mine
@@ -315,7 +311,7 @@ async def test_one_process_at_a_time_renews(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_process_that_dies_gives_its_lock_up(tmp_path: Path) -> None:
+async def test_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
     file = tmp_path / "x.lock"
     holder = (
         "import fcntl, os, sys\n"
@@ -335,8 +331,8 @@ async def test_a_process_that_dies_gives_its_lock_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.anyio
-async def test_a_sign_in_of_an_earlier_version_is_kept_under_its_new_name(tmp_path: Path) -> None:
-    """For the address it was made for, and for nothing else."""
+async def test_sign_in_of_an_earlier_version_is_moved_to_its_new_name(tmp_path: Path) -> None:
+    """Only for the URL of the sign-in."""
     tokens = await open_credentials(tmp_path)
     await tokens.keep(CREDENTIAL)
     await tokens.adopt("personal 1", "lab", "https://b.example/mcp")

@@ -1,4 +1,4 @@
-"""How long a list of a server holds, and that an older one never replaces it."""
+"""How long a server's list is valid, and that an older list never replaces a newer one."""
 
 from typing import cast
 
@@ -15,7 +15,7 @@ from toolcrib.upstream.subscriptions import SubscribedResources
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"),
+    ("sent", "seconds"),
     [
         (1, 30.0),
         (60_000, 60.0),
@@ -28,36 +28,36 @@ from toolcrib.upstream.subscriptions import SubscribedResources
         (None, None),
     ],
 )
-def test_the_life_of_a_list_is_what_the_server_says_within_bounds(said: Json, seconds: float | None) -> None:
-    assert ttl_of({"ttlMs": said}, Timing()) == seconds
+def test_lifetime_of_a_list_is_the_servers_ttl_within_bounds(sent: Json, seconds: float | None) -> None:
+    assert ttl_of({"ttlMs": sent}, Timing()) == seconds
 
 
-def test_a_list_without_a_life_does_not_expire() -> None:
+def test_list_without_a_ttl_does_not_expire() -> None:
     assert ttl_of({}, Timing()) is None
 
 
 class LateServer:
-    """Answers the first request for its tools only after the second one, if that comes meanwhile."""
+    """Answers its first request for tools only when allowed to; the second one is answered at once."""
 
     def __init__(self) -> None:
         capabilities: JsonObject = {"tools": {}}
         self.introduction = ServerIntroduction("legacy", "2025-11-25", capabilities, {"name": "late"}, None, {})
         self.connection = self
         self.name = "late"
-        self.asked = 0
+        self.requests = 0
         self.may_answer = anyio.Event()
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         """Return one tool, named after the number of the request."""
-        self.asked += 1
-        number = self.asked
+        self.requests += 1
+        number = self.requests
         if number == 1:
             await self.may_answer.wait()
         return {"tools": [{"name": f"tool{number}", "inputSchema": {"type": "object"}}]}
 
 
 @pytest.mark.anyio
-async def test_a_list_that_arrives_late_does_not_replace_a_newer_one() -> None:
+async def test_late_list_does_not_replace_a_newer_one() -> None:
     server = LateServer()
     keepalive = Keepalive(cast("UpstreamRequests", server), SubscribedResources(), Timing(), lambda _: None)
     taken: list[str] = []

@@ -1,4 +1,4 @@
-"""What is read from the output of a tracer, and what is proposed."""
+"""Accesses recorded from the output of a tracer, and the proposed sandbox."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ STRICT = SandboxGrants(read=("/usr", "/home/u/project"), write=("/private",), ne
 
 
 def recorded(*lines: str, pieces: int | None = None) -> LearnedAccess:
-    """What is learned from lines of the tracer, received in pieces of this many bytes."""
+    """Return what is learned from lines of the tracer, received in pieces of this many bytes."""
     recorder = AccessRecorder(mask_text)
     recorder.begin((PROJECT, STRICT), "/home/u", "/home/u/project", 4000)
     data = "".join(f"{line}\n" for line in lines).encode()
@@ -23,12 +23,12 @@ def recorded(*lines: str, pieces: int | None = None) -> LearnedAccess:
 
 
 def opened(path: str, flags: str = "O_RDONLY", result: str | None = None) -> str:
-    """An open file."""
+    """Return the line of an open file."""
     return f'7  openat(AT_FDCWD</home/u/project>, "{path}", {flags}) = 3<{result or path}>'
 
 
 @pytest.mark.parametrize("pieces", [None, 1, 7])
-def test_files_outside_the_profile_are_folded_and_those_inside_left_out(pieces: int | None, tmp_path: Path) -> None:
+def test_files_outside_the_profile_are_grouped_and_others_left_out(pieces: int | None, tmp_path: Path) -> None:
     for name in ("a", "b", "c", "only"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").touch()
@@ -40,12 +40,12 @@ def test_files_outside_the_profile_are_folded_and_those_inside_left_out(pieces: 
     assert (learned.profile, learned.calls) == ("strict", 7)
 
 
-def test_writing_the_project_needs_the_profile_project() -> None:
+def test_writing_the_project_needs_the_project_profile() -> None:
     assert recorded(opened("x", "O_WRONLY|O_CREAT", "/home/u/project/x")).profile == "project"
     assert recorded('7  unlink("x") = 0').profile == "project"
 
 
-def test_failed_and_unfinished_calls_are_understood(tmp_path: Path) -> None:
+def test_failed_and_unfinished_calls_are_parsed(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
     learned = recorded(
         f'7  openat(AT_FDCWD</x>, "{tmp_path}/missing", O_RDONLY) = -1 ENOENT (No such file or directory)',
@@ -59,7 +59,7 @@ def test_failed_and_unfinished_calls_are_understood(tmp_path: Path) -> None:
     assert (learned.read, learned.write) == (("/somewhere",), (f"{tmp_path}/f",))
 
 
-def test_names_of_files_cannot_pass_for_flags_or_results(tmp_path: Path) -> None:
+def test_file_names_cannot_be_mistaken_for_flags_or_results(tmp_path: Path) -> None:
     odd = tmp_path / "a, O_RDWR) = 3<x>"
     odd.touch()
     learned = recorded(opened(str(odd), result=str(odd).replace("<", "\\74").replace(">", "\\76")))
@@ -73,7 +73,7 @@ def test_names_that_cannot_be_shown_are_counted() -> None:
     assert (learned.read, learned.left_out) == ((), 4)
 
 
-def test_what_is_recorded_is_bounded() -> None:
+def test_recorded_accesses_are_limited() -> None:
     learned = recorded(*(opened(f"/srv/{number}/f") for number in range(2_500)))
     assert (len(learned.read), learned.left_out) == (2_000, 500)
 
@@ -88,13 +88,13 @@ def test_credentials_are_listed_and_never_proposed(path: str) -> None:
     assert not any(path == each or path.startswith(f"{each}/") for each in (*learned.read, *learned.write))
 
 
-def test_listed_directory_with_the_home_or_a_credential_is_not_proposed() -> None:
+def test_listed_directory_that_contains_the_home_or_a_credential_is_not_proposed() -> None:
     listed = (opened(path, "O_RDONLY|O_DIRECTORY") for path in ("/home/u", "/home", "/home/u/keys", "/home/u/notes"))
     learned = recorded(*listed, opened("/home/u/keys/a.pem"), opened("/home/u/notes/a"))
     assert learned.read == ("/home/u/notes",)
 
 
-def test_connections_past_the_proxy_prevent_a_list_of_hosts() -> None:
+def test_connections_that_bypass_the_proxy_prevent_a_list_of_hosts() -> None:
     proxy = '7  connect(3<TCP:[1]>, {sa_family=AF_INET, sin_port=htons(4000), sin_addr=inet_addr("127.0.0.1")}, 16) = 0'
     assert recorded(proxy).direct == ()
     address = '{sa_family=AF_INET, sin_port=htons(443), sin_addr=inet_addr("192.0.2.1")}'

@@ -1,4 +1,4 @@
-"""What a server offers: read page by page within bounds, checked tool by tool, kept and found again."""
+"""The offer of a server: read page by page within limits, checked for each tool, stored and restored."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -48,20 +48,20 @@ MEMBERS = ("title", "description", "outputSchema", "annotations", "icons", "_met
 
 
 def introduction(**capabilities: object) -> ServerIntroduction:
-    """A server that says it can do this."""
+    """Return the introduction of a server with these capabilities."""
     return ServerIntroduction("legacy", "2025-11-25", dict(capabilities), {"name": "server"}, "Be kind.", {})
 
 
-class Scripted:
-    """A server that answers lists with these pages, in turn; an error where one stands in their place."""
+class ScriptedServer:
+    """A server that returns these pages in turn; an error in place of a page is raised."""
 
     def __init__(self, **pages: Sequence[JsonObject | ProtocolError]) -> None:
         self.pages = {name: list(listed) for name, listed in pages.items()}
-        self.asked: list[tuple[str, JsonObject]] = []
+        self.requests: list[tuple[str, JsonObject]] = []
 
-    async def ask(self, method: str, params: JsonObject) -> JsonObject:
-        """Give the next page."""
-        self.asked.append((method, params))
+    async def respond(self, method: str, params: JsonObject) -> JsonObject:
+        """Return the next page."""
+        self.requests.append((method, params))
         kind = method.removesuffix("/list").replace("/", "_")
         pages = self.pages.get(kind)
         if not pages:
@@ -77,7 +77,7 @@ class Scripted:
         {"name": st.text(min_size=1)}, optional={**dict.fromkeys(MEMBERS, ANY_JSON), "inputSchema": SCHEMAS}
     )
 )
-def test_whatever_a_server_says_of_a_tool_it_is_offered_in_a_form_that_every_client_takes(raw: JsonObject) -> None:
+def test_any_tool_definition_becomes_valid_for_every_client(raw: JsonObject) -> None:
     before = orjson.dumps(raw)
     for strict in (True, False):
         checked = check_tool(raw, strict_headers=strict)
@@ -91,7 +91,7 @@ def test_whatever_a_server_says_of_a_tool_it_is_offered_in_a_form_that_every_cli
     assert orjson.dumps(raw) == before
 
 
-def test_a_good_definition_passes_unchanged() -> None:
+def test_valid_definition_passes_unchanged() -> None:
     schema: JsonObject = {"type": "object", "properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {}}, "future": 1}
     raw: JsonObject = {
         "name": "tool",
@@ -127,7 +127,7 @@ def test_a_good_definition_passes_unchanged() -> None:
         },
     ],
 )
-def test_a_tool_with_invalid_headers_is_left_out_in_the_modern_era_and_harmless_before(schema: JsonObject) -> None:
+def test_tool_with_invalid_headers_is_left_out_only_in_the_modern_era(schema: JsonObject) -> None:
     raw = {"name": "tool", "inputSchema": schema}
     left_out = check_tool(raw, strict_headers=True)
     assert isinstance(left_out, Problem) and "'tool'" in left_out.message
@@ -153,35 +153,35 @@ def test_arguments_are_repeated_in_the_headers_that_the_schema_names() -> None:
 
 
 @pytest.mark.anyio
-async def test_only_what_is_announced_is_asked_for_and_tools_always() -> None:
-    server = Scripted(tools=[{"tools": [{"name": "a"}]}], prompts=[{"prompts": [{"name": "b"}]}])
-    offer = await read_offer(server.ask, introduction())
+async def test_only_announced_lists_are_requested_and_tools_always() -> None:
+    server = ScriptedServer(tools=[{"tools": [{"name": "a"}]}], prompts=[{"prompts": [{"name": "b"}]}])
+    offer = await read_offer(server.respond, introduction())
     assert [tool["name"] for tool in offer.tools] == ["a"] and offer.prompts == ()
-    assert [method for method, _ in server.asked] == ["tools/list"]
-    silent = await read_offer(Scripted().ask, introduction(prompts={}))
+    assert [method for method, _ in server.requests] == ["tools/list"]
+    silent = await read_offer(ScriptedServer().respond, introduction(prompts={}))
     assert silent.tools == () and [problem.code for problem in silent.problems] == ["server.offer"]
     assert "prompts" in silent.problems[0].message
 
 
 @pytest.mark.anyio
-async def test_a_tool_that_is_listed_again_to_the_letter_stays_the_same_object() -> None:
+async def test_tool_that_is_listed_again_unchanged_stays_the_same_object() -> None:
     schema = {"type": "object", "properties": {"n": {"default": 1}}}
     plain, other = {"name": "plain", "inputSchema": schema}, {"name": "other", "inputSchema": schema}
-    first = await read_offer(Scripted(tools=[{"tools": [plain, other]}]).ask, introduction())
+    first = await read_offer(ScriptedServer(tools=[{"tools": [plain, other]}]).respond, introduction())
     changed: JsonObject = {"name": "other", "inputSchema": {"type": "object", "properties": {"n": {"default": True}}}}
     listed = orjson.loads(orjson.dumps([changed, plain, {"name": "new"}]))
-    second = await read_offer(Scripted(tools=[{"tools": listed}]).ask, introduction(), first)
+    second = await read_offer(ScriptedServer(tools=[{"tools": listed}]).respond, introduction(), first)
     before = {tool.ref.tool: tool for tool in tools_of(first, "server", ToolFilter())[0]}
     after = {tool.ref.tool: tool for tool in tools_of(second, "server", ToolFilter())[0]}
     assert list(after) == ["other", "plain", "new"]
     assert after["plain"] is before["plain"]
-    assert after["other"].input_schema["properties"]["n"]["default"] is True, "1 and true are equal to Python only"
+    assert after["other"].input_schema["properties"]["n"]["default"] is True, "1 and true are equal only in Python"
     renamed = {tool.ref: tool for tool in tools_of(second, "elsewhere", ToolFilter(), 3)[0]}
     assert {(ref.server, tool.timeout) for ref, tool in renamed.items()} == {("elsewhere", 3)}
 
 
 @pytest.mark.anyio
-async def test_an_offer_whose_tools_were_looked_at_is_the_same_offer() -> None:
+async def test_checking_all_tools_does_not_change_the_offer() -> None:
     tools = tuple({"name": f"tool {number}"} for number in range(30))
     offer = Offer("legacy", "2025-11-25", tools=(*tools, {"name": "x" * 2_000}))
     check_all = await offer.check_all()
@@ -190,7 +190,7 @@ async def test_an_offer_whose_tools_were_looked_at_is_the_same_offer() -> None:
     assert all(check_all.checks[raw["name"]] is check_all.known[raw["name"]] for raw in tools)
 
 
-def test_tools_may_be_taken_a_few_at_a_time_and_are_the_same_each_time() -> None:
+def test_slices_of_the_tools_are_the_same_objects_each_time() -> None:
     offer = Offer("legacy", "2025-11-25", tools=tuple({"name": name} for name in ("a", "b", "hidden", "c")))
     tools, _ = tools_of(offer, "server", ToolFilter(deny=("hidden",)))
     assert [tool.ref.tool for tool in tools] == ["a", "b", "c"]
@@ -199,27 +199,27 @@ def test_tools_may_be_taken_a_few_at_a_time_and_are_the_same_each_time() -> None
 
 
 @pytest.mark.anyio
-async def test_a_list_that_is_refused_keeps_what_was_known_and_costs_no_other_list() -> None:
+async def test_failed_list_keeps_its_known_items_and_does_not_affect_other_lists() -> None:
     abilities = introduction(tools={}, prompts={}, resources={})
-    whole = Scripted(
+    whole = ScriptedServer(
         tools=[{"tools": [{"name": "a"}], "nextCursor": "2"}, {"tools": [{"name": "b"}]}],
         prompts=[{"prompts": [{"name": "p"}]}],
         resources=[{"resources": [{"uri": "r://1"}]}],
         resources_templates=[ProtocolError(-32603, "broken")],
     )
-    before = await read_offer(whole.ask, abilities)
+    before = await read_offer(whole.respond, abilities)
     assert [tool["name"] for tool in before.tools] == ["a", "b"]
     assert [each["uri"] for each in before.resources] == ["r://1"] and before.templates == ()
     assert len(before.problems) == 1 and "templates" in before.problems[0].message
-    after = await read_offer(Scripted(tools=[ProtocolError(-32603, "busy")]).ask, abilities, before, [TOOLS])
+    after = await read_offer(ScriptedServer(tools=[ProtocolError(-32603, "busy")]).respond, abilities, before, [TOOLS])
     assert after.tools == before.tools and after.prompts == before.prompts
     assert len(after.problems) == 2
-    healed = await read_offer(Scripted(tools=[{"tools": []}]).ask, abilities, after, [TOOLS, PROMPTS])
+    healed = await read_offer(ScriptedServer(tools=[{"tools": []}]).respond, abilities, after, [TOOLS, PROMPTS])
     assert healed.tools == () and healed.prompts == before.prompts
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["name", "uri", "x"]), ANY_JSON, max_size=3), max_size=4), ANY_JSON)
-def test_an_offer_survives_being_stored(tools: list[dict[str, Any]], info: Any) -> None:
+def test_stored_offer_is_read_back_unchanged(tools: list[dict[str, Any]], info: Any) -> None:
     named = tuple(tool for tool in tools if isinstance(tool.get("name"), str))
     offer = Offer(
         "legacy", "2025-11-25", {"tools": {}}, {"name": info}, None, named, problems=(Problem("server.offer", "x"),)
@@ -228,41 +228,41 @@ def test_an_offer_survives_being_stored(tools: list[dict[str, Any]], info: Any) 
 
 
 @given(st.binary(max_size=50) | ANY_JSON.map(orjson.dumps))
-def test_a_stored_offer_that_is_none_is_as_if_it_were_not_there(stored: bytes) -> None:
+def test_invalid_stored_offer_is_ignored(stored: bytes) -> None:
     assert Offer.from_json(stored) is None
 
 
-def test_a_filter_lets_through_what_is_allowed_and_not_denied() -> None:
+def test_filter_passes_tools_that_are_allowed_and_not_denied() -> None:
     names = ("read_file", "read_dir", "write_file")
 
-    def left(chosen: ToolFilter) -> list[str]:
+    def passing(chosen: ToolFilter) -> list[str]:
         return [name for name in names if passes(chosen, name)]
 
-    assert left(ToolFilter()) == list(names)
-    assert left(ToolFilter(allow=())) == []
-    assert left(ToolFilter(allow=("read_*",), deny=("*_dir",))) == ["read_file"]
-    assert left(ToolFilter(deny=("*_file",))) == ["read_dir"]
+    assert passing(ToolFilter()) == list(names)
+    assert passing(ToolFilter(allow=())) == []
+    assert passing(ToolFilter(allow=("read_*",), deny=("*_dir",))) == ["read_file"]
+    assert passing(ToolFilter(deny=("*_file",))) == ["read_dir"]
 
 
 SKILLED = introduction(resources={}, extensions={"io.modelcontextprotocol/skills": {}})
 
 
 def skill(name: str) -> JsonObject:
-    """A dynamic skill."""
+    """Return a dynamic skill."""
     fields: JsonObject = {"name": name, "description": "Text."}
     return {"uri": f"skill://{name}/SKILL.md", "frontmatter": fields, "resources": "dynamic"}
 
 
 @pytest.mark.anyio
-async def test_unlisted_skill_stays_until_the_server_no_longer_has_it() -> None:
+async def test_unlisted_skill_is_kept_until_the_server_no_longer_has_it() -> None:
     gone = ProtocolError(-32602, "No such skill")
-    server = Scripted(
+    server = ScriptedServer(
         skills=[{"skills": [skill("a")]}], skills_get=[{"skill": skill("b")}, {"skill": skill("b")}, gone]
     )
-    listed = await read_offer(server.ask, SKILLED, None, [SKILLS])
-    known = await with_skill(server.ask, listed, "skill://b/SKILL.md")
-    again = await read_offer(server.ask, SKILLED, known, [SKILLS])
-    last = await read_offer(server.ask, SKILLED, again, [SKILLS])
+    listed = await read_offer(server.respond, SKILLED, None, [SKILLS])
+    known = await with_skill(server.respond, listed, "skill://b/SKILL.md")
+    again = await read_offer(server.respond, SKILLED, known, [SKILLS])
+    last = await read_offer(server.respond, SKILLED, again, [SKILLS])
     assert [len(each.skills) for each in (listed, known, again, last)] == [1, 2, 2, 1]
 
 
@@ -270,16 +270,18 @@ async def test_unlisted_skill_stays_until_the_server_no_longer_has_it() -> None:
 @pytest.mark.parametrize(
     "answer", [{"skill": skill("a")}, {"skill": []}, {}, {"skill": {**skill("b"), "resources": 1}}]
 )
-async def test_server_that_answers_with_another_skill_is_refused(answer: JsonObject) -> None:
-    offer = await read_offer(Scripted(skills=[{"skills": []}]).ask, SKILLED, None, [SKILLS])
+async def test_answer_with_another_or_invalid_skill_is_refused(answer: JsonObject) -> None:
+    offer = await read_offer(ScriptedServer(skills=[{"skills": []}]).respond, SKILLED, None, [SKILLS])
     with pytest.raises(Unavailable, match="cannot be used"):
-        await with_skill(Scripted(skills_get=[answer]).ask, offer, "skill://b/SKILL.md")
+        await with_skill(ScriptedServer(skills_get=[answer]).respond, offer, "skill://b/SKILL.md")
 
 
 @pytest.mark.anyio
-async def test_server_that_drops_its_list_is_asked_for_a_limited_number_of_skills() -> None:
+async def test_number_of_requested_unlisted_skills_is_limited() -> None:
     many = [skill(f"s{number}") for number in range(3 * UNLISTED_SKILLS_LIMIT)]
-    server = Scripted(skills=[{"skills": many}, {"skills": []}], skills_get=[ProtocolError(-32602, "No such skill")])
-    offer = await read_offer(server.ask, SKILLED, None, [SKILLS])
-    assert (await read_offer(server.ask, SKILLED, offer, [SKILLS])).skills == ()
-    assert len(server.asked) == 2 + UNLISTED_SKILLS_LIMIT
+    server = ScriptedServer(
+        skills=[{"skills": many}, {"skills": []}], skills_get=[ProtocolError(-32602, "No such skill")]
+    )
+    offer = await read_offer(server.respond, SKILLED, None, [SKILLS])
+    assert (await read_offer(server.respond, SKILLED, offer, [SKILLS])).skills == ()
+    assert len(server.requests) == 2 + UNLISTED_SKILLS_LIMIT

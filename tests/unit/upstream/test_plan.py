@@ -1,4 +1,4 @@
-"""Which links there should be: one for each definition that some place wants, and none that runs is disturbed."""
+"""The plan of connections: one for each wanted definition, without disturbing running ones."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +15,13 @@ NAMES = st.sampled_from(["a", "b", "c"])
 
 
 def entry(spec: ServerSpec) -> ServerEntry:
-    """A server that may be connected."""
+    """Return a server that may be connected."""
     return ServerEntry(spec.name, spec.alias, spec.source, {}, spec, trusted=True, digest=definition_digest(spec))
 
 
 @st.composite
 def entries(draw: st.DrawFn) -> ServerEntry:
-    """Some server, with few differences, so that many are equal."""
+    """Draw a server; few differences make many of them equal."""
     spec = ServerSpec(
         draw(NAMES),
         "stdio",
@@ -42,7 +42,7 @@ WANTED = st.dictionaries(
 
 
 @given(WANTED, WANTED)
-def test_a_plan_ends_what_nobody_wants_starts_what_is_missing_and_touches_nothing_else(
+def test_plan_stops_unwanted_connections_and_starts_only_missing_ones(
     before: dict[ProjectPath, dict[str, ServerEntry]], after: dict[ProjectPath, dict[str, ServerEntry]]
 ) -> None:
     running = set(plan(before, ()).start)
@@ -54,7 +54,7 @@ def test_a_plan_ends_what_nobody_wants_starts_what_is_missing_and_touches_nothin
     assert not again.start and not again.stop
 
 
-def test_only_what_decides_how_a_server_is_reached_makes_it_another_link() -> None:
+def test_only_changes_in_how_a_server_is_reached_need_another_connection() -> None:
     source = DefinitionSource("toolcrib", "user", "mcp.json", 3)
     spec = ServerSpec("a", "stdio", source, alias="a", command="one", args=("x",), env={"A": "1"})
 

@@ -1,4 +1,4 @@
-"""What was said with a server is kept, the newest first, and not more than its bound."""
+"""The protocol log keeps the most recent messages, newest first."""
 
 import asyncio
 
@@ -9,33 +9,33 @@ from toolcrib.model.sources import ProtocolError
 from toolcrib.upstream.protocol_log import KEPT, OK, LoggedMessage, ProtocolLog, ending
 
 
-def test_the_newest_comes_first_and_the_oldest_goes() -> None:
-    talk = ProtocolLog()
+def test_newest_entry_comes_first_and_the_oldest_is_dropped() -> None:
+    log = ProtocolLog()
     for number in range(KEPT + 5):
-        talk.note((float(number), None, "in", f"notifications/{number}", None, None))
-    said = talk.entries()
-    assert len(said) == KEPT
-    assert (said[0].method, said[-1].method) == (f"notifications/{KEPT + 4}", "notifications/5")
+        log.note((float(number), None, "in", f"notifications/{number}", None, None))
+    entries = log.entries()
+    assert len(entries) == KEPT
+    assert (entries[0].method, entries[-1].method) == (f"notifications/{KEPT + 4}", "notifications/5")
 
 
-def test_a_request_has_a_duration_and_an_end() -> None:
-    talk = ProtocolLog()
-    talk.note((100.0, 100.25, "out", "tools/call", "echo", OK))
-    assert talk.entries() == (LoggedMessage(100.0, "out", "tools/call", "echo", 250.0, "ok"),)
+def test_request_has_a_duration_and_an_outcome() -> None:
+    log = ProtocolLog()
+    log.note((100.0, 100.25, "out", "tools/call", "echo", OK))
+    assert log.entries() == (LoggedMessage(100.0, "out", "tools/call", "echo", 250.0, "ok"),)
 
 
-def test_a_clock_that_was_set_back_makes_no_negative_time() -> None:
-    talk = ProtocolLog()
-    talk.note((100.0, 40.0, "out", "ping", None, OK))
-    assert talk.entries()[0].milliseconds == 0
+def test_clock_that_was_set_back_yields_no_negative_duration() -> None:
+    log = ProtocolLog()
+    log.note((100.0, 40.0, "out", "ping", None, OK))
+    assert log.entries()[0].milliseconds == 0
 
 
-def test_of_the_parameters_only_the_name_of_a_tool_is_kept_and_only_if_it_is_one() -> None:
-    talk = ProtocolLog()
-    talk.note((0.0, 0.0, "out", "prompts/get", "greet", OK))
-    assert talk.entries()[0].tool is None
-    talk.note((0.0, 0.0, "out", "tools/call", {"no": "name"}, OK))
-    assert talk.entries()[0].tool is None
+def test_only_a_valid_tool_name_of_the_parameters_is_stored() -> None:
+    log = ProtocolLog()
+    log.note((0.0, 0.0, "out", "prompts/get", "greet", OK))
+    assert log.entries()[0].tool is None
+    log.note((0.0, 0.0, "out", "tools/call", {"no": "name"}, OK))
+    assert log.entries()[0].tool is None
 
 
 @pytest.mark.parametrize(
@@ -46,5 +46,5 @@ def test_of_the_parameters_only_the_name_of_a_tool_is_kept_and_only_if_it_is_one
         (asyncio.CancelledError(), "cancelled"),
     ],
 )
-def test_what_gave_no_result_is_told_by_its_code(error: BaseException, word: str) -> None:
+def test_failed_request_is_logged_with_its_code(error: BaseException, word: str) -> None:
     assert ending(error) == word

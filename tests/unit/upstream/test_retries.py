@@ -1,4 +1,4 @@
-"""When a server that failed is tried again: after growing pauses, with an end, and anew once it held."""
+"""Retries of a failed server: growing pauses, a limit, and a reset after a stable connection."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ TIMING = Timing()
 
 
 @given(st.lists(st.tuples(st.floats(0, 500), st.floats(0, 1), st.booleans()), min_size=1, max_size=40))
-def test_a_server_is_never_tried_without_a_pause_nor_left_alone_for_too_long(
+def test_pause_before_a_retry_is_within_bounds(
     history: list[tuple[float, float, bool]],
 ) -> None:
     now, roll = 1_000.0, 0.5
@@ -25,7 +25,7 @@ def test_a_server_is_never_tried_without_a_pause_nor_left_alone_for_too_long(
         now = retries.until
 
 
-def test_pauses_double_and_end_after_five_failures_in_a_minute() -> None:
+def test_pauses_double_until_five_failures_in_a_minute() -> None:
     retries = Retries(TIMING, lambda: 0.5)
     now, pauses = 0.0, list[float]()
     for _ in range(5):
@@ -38,7 +38,7 @@ def test_pauses_double_and_end_after_five_failures_in_a_minute() -> None:
     assert retries.until - now == 1 and retries.in_a_row == 1
 
 
-def test_a_connection_that_held_makes_good_for_what_failed_before_it() -> None:
+def test_stable_connection_resets_earlier_failures() -> None:
     retries = Retries(TIMING, lambda: 0.5)
     for _ in range(3):
         retries.failed(0.0)
@@ -48,7 +48,7 @@ def test_a_connection_that_held_makes_good_for_what_failed_before_it() -> None:
     assert retries.in_a_row == 2
 
 
-def test_a_server_that_asks_to_be_left_alone_is_in_bounds() -> None:
+def test_delay_requested_by_the_server_is_limited() -> None:
     retries = Retries(TIMING, lambda: 0.5)
     retries.failed(0.0, requested_delay=20)
     assert retries.until == 20
@@ -57,6 +57,6 @@ def test_a_server_that_asks_to_be_left_alone_is_in_bounds() -> None:
 
 
 @given(st.integers(0, 10**9), st.integers(0, 100))
-def test_a_stream_is_never_opened_again_before_the_server_wants_it(asked: int, in_vain: int) -> None:
-    wished = min(asked / 1000, LONGEST_DELAY)
-    assert max(wished, 0.5) <= pause_before_retry(asked, in_vain) <= 1.25 * max(wished, 60)
+def test_stream_is_not_reopened_before_the_requested_delay(requested: int, failures: int) -> None:
+    delay = min(requested / 1000, LONGEST_DELAY)
+    assert max(delay, 0.5) <= pause_before_retry(requested, failures) <= 1.25 * max(delay, 60)

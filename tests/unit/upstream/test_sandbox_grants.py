@@ -1,4 +1,4 @@
-"""What a profile grants: the project and what a server needs, never the user's home or the crib's."""
+"""The grants of a sandbox profile: the project and what the server needs, never the user's home or the crib's."""
 
 import os
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Machine:
         self.path = f"{self.home}/node/bin:{self.home}/.cargo/bin"
 
     def program(self, name: str) -> Path:
-        """An executable file."""
+        """Create an executable file."""
         file = self.home / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("#!/bin/sh\n")
@@ -43,8 +43,8 @@ class Machine:
         env: Mapping[str, str] | None = None,
         is_own: bool = False,
         cwd: Path | None = None,
-    ) -> "Grants":
-        """What a server of the project gets, or one of the user's own with the project as its directory."""
+    ) -> "HomeGrants":
+        """Return the grants of a server of the project, or of a user's own server that runs in the project."""
         place = str(project or self.project)
         source = DefinitionSource("claude-code", "project", "mcp.json", project=place, directory=place)
         if is_own:
@@ -54,11 +54,11 @@ class Machine:
         environment = {"HOME": str(self.home), "PATH": self.path}
         made = grant(spec, resolved, SandboxDeps(self.crib / "sandboxes", environment), "linux")
         assert made.sandbox is not None
-        return Grants(self.home, made.sandbox, made.env)
+        return HomeGrants(self.home, made.sandbox, made.env)
 
 
-class Grants:
-    """Grants, asked by paths in the home."""
+class HomeGrants:
+    """Grants that are queried by paths in the home."""
 
     def __init__(self, home: Path, granted: SandboxGrants, env: Mapping[str, str]) -> None:
         self.granted = granted
@@ -66,21 +66,21 @@ class Grants:
         self._home = home
 
     def reads(self, path: str) -> bool:
-        """Whether a path in the home can be read."""
+        """Return whether a path in the home can be read."""
         return self.granted.allows(str(self._home / path))
 
     def writes(self, path: str) -> bool:
-        """Whether a path in the home can be written."""
+        """Return whether a path in the home can be written."""
         return self.granted.allows(str(self._home / path), write=True)
 
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """A machine of its own."""
+    """Return a machine in a temporary directory."""
     return Machine(tmp_path.resolve())
 
 
-def test_a_package_runner_gets_a_cache_of_its_own_and_its_installation(machine: Machine) -> None:
+def test_package_runner_gets_its_own_cache_and_its_installation(machine: Machine) -> None:
     npx = machine.granted("npx", "-y", "server")
     (private,) = npx.granted.create
     assert npx.writes("project/file")
@@ -104,7 +104,7 @@ def test_only_a_container_engine_or_a_listed_socket_opens_local_sockets(machine:
     assert not machine.granted("npx", "-y", "server").granted.sockets
 
 
-def test_private_files_beside_programs_are_not_granted(machine: Machine) -> None:
+def test_private_files_next_to_programs_are_not_granted(machine: Machine) -> None:
     tool = machine.granted("tool")
     assert tool.reads(".cargo/bin/tool")
     assert not tool.reads(".cargo/credentials.toml")
@@ -112,7 +112,7 @@ def test_private_files_beside_programs_are_not_granted(machine: Machine) -> None
     assert not tool.reads(".local/share/toolcrib/token")
 
 
-def test_what_the_definition_names_is_granted_and_code_is_not_writable(machine: Machine) -> None:
+def test_paths_in_the_definition_are_granted_and_code_is_read_only(machine: Machine) -> None:
     script = machine.home / "servers" / "server.py"
     script.parent.mkdir()
     script.touch()
@@ -127,7 +127,7 @@ def test_what_the_definition_names_is_granted_and_code_is_not_writable(machine: 
 
 
 @pytest.mark.parametrize("named", ["home", ".", "home/.local/share/toolcrib", "home/.local/share"])
-def test_homes_are_never_granted_unless_the_owner_lists_them(machine: Machine, named: str) -> None:
+def test_homes_are_granted_only_if_the_owner_lists_them(machine: Machine, named: str) -> None:
     path = machine.home.parent / named
     server = machine.granted("tool", str(path), project=machine.home)
     assert not server.reads(".ssh/id_ed25519")
@@ -137,7 +137,7 @@ def test_homes_are_never_granted_unless_the_owner_lists_them(machine: Machine, n
     assert not listed.writes(".ssh/id_ed25519")
 
 
-def test_strict_grants_no_writing_but_temporary_files(machine: Machine) -> None:
+def test_strict_profile_grants_writing_only_to_temporary_files(machine: Machine) -> None:
     server = machine.granted("npx", str(machine.home / "docs"), sandbox=Sandbox("strict"), is_own=True)
     assert server.reads("project/file")
     assert server.reads("docs/file")
@@ -159,12 +159,12 @@ def test_strict_grants_no_writing_but_temporary_files(machine: Machine) -> None:
         ("[Errno 1] Operation not permitted: '/srv/x'", "/srv/x"),
     ],
 )
-def test_refused_paths_are_found_in_what_servers_write(text: str, target: str) -> None:
+def test_refused_paths_are_found_in_the_output_of_servers(text: str, target: str) -> None:
     grants = SandboxGrants(read=("/usr",), write=("/tmp",))
     assert [(each.kind, each.target) for each in refused_accesses(text, grants)] == [("read", target)]
 
 
-def test_only_what_the_sandbox_does_not_allow_counts_as_refused() -> None:
+def test_only_accesses_outside_the_grants_count_as_refused() -> None:
     grants = SandboxGrants(read=("/usr",), write=("/var/empty",))
     text = "Permission denied: '/var/empty/x'\nPermission denied: '/usr/x'\ngetaddrinfo EAI_AGAIN example.com"
     assert [(each.kind, each.target) for each in refused_accesses(text, grants)] == [("write", "/usr/x")]
@@ -173,7 +173,7 @@ def test_only_what_the_sandbox_does_not_allow_counts_as_refused() -> None:
     assert [each.kind for each in refused_accesses("Temporary failure in name resolution", offline)] == ["network"]
 
 
-def test_program_of_node_reads_the_packages_it_was_installed_with(machine: Machine) -> None:
+def test_node_program_can_read_its_installed_packages(machine: Machine) -> None:
     for package in ("server/cli.js", "dependency/index.js"):
         machine.program(f"tools/node_modules/{package}")
     (machine.home / "tools" / "node_modules" / ".bin").mkdir()
@@ -189,7 +189,7 @@ def test_program_of_node_reads_the_packages_it_was_installed_with(machine: Machi
         assert not grants.reads("tools/secret")
 
 
-def test_caches_are_private_and_installed_browsers_can_be_read(machine: Machine) -> None:
+def test_caches_are_private_and_installed_browsers_are_readable(machine: Machine) -> None:
     (machine.home / ".cache" / "ms-playwright").mkdir(parents=True)
     grants = machine.granted("server")
     assert Path(grants.env["XDG_CACHE_HOME"]).is_relative_to(machine.crib / "sandboxes")
@@ -198,11 +198,11 @@ def test_caches_are_private_and_installed_browsers_can_be_read(machine: Machine)
     assert not grants.reads(".cache/other")
 
 
-def test_no_terminal_is_granted(machine: Machine) -> None:
+def test_terminal_is_not_granted(machine: Machine) -> None:
     assert not machine.granted("server").granted.allows("/dev/ptmx")
 
 
-def test_definition_of_a_project_opens_nothing_outside_of_it_but_its_code(machine: Machine) -> None:
+def test_definition_of_a_project_opens_only_its_code_outside_of_the_project(machine: Machine) -> None:
     script, secret = machine.home / "servers" / "server.py", str(machine.home / ".ssh")
     script.parent.mkdir()
     script.touch()
@@ -214,7 +214,7 @@ def test_definition_of_a_project_opens_nothing_outside_of_it_but_its_code(machin
     assert not elsewhere.reads(".ssh/id_ed25519")
 
 
-def test_project_may_run_a_server_in_a_directory_of_code_elsewhere_and_only_read_it(machine: Machine) -> None:
+def test_project_may_run_a_server_in_another_directory_of_code_read_only(machine: Machine) -> None:
     (machine.home / "servers").mkdir()
     (machine.home / "servers" / "server.py").touch()
     server = machine.granted("npx", cwd=machine.home / "servers")
@@ -243,7 +243,7 @@ def test_links_in_directories_of_the_server_open_nothing(machine: Machine, profi
     assert not moved.reads(".ssh/id_ed25519")
 
 
-def test_links_inside_of_the_directories_of_the_server_and_elsewhere_work(machine: Machine) -> None:
+def test_links_inside_the_servers_directories_and_outside_of_them_work(machine: Machine) -> None:
     (machine.project / "current").symlink_to("releases")
     (machine.project / "releases").mkdir()
     (machine.home / "shortcut").symlink_to(machine.home / "docs")
@@ -252,7 +252,7 @@ def test_links_inside_of_the_directories_of_the_server_and_elsewhere_work(machin
     assert server.writes("project/releases/x") and server.writes("docs/x")
 
 
-def test_environment_in_the_project_opens_only_a_python(machine: Machine) -> None:
+def test_virtual_environment_of_the_project_opens_only_a_python(machine: Machine) -> None:
     python = machine.program("pythons/3.12/bin/python3")
     (python.parent.parent / "lib").mkdir()
     folder = machine.project / ".venv"
@@ -269,12 +269,12 @@ def test_environment_in_the_project_opens_only_a_python(machine: Machine) -> Non
     assert not machine.granted(command, "server.py").reads(".ssh/id_ed25519")
 
 
-def test_nothing_of_the_process_of_the_crib_is_granted(machine: Machine) -> None:
+def test_process_directory_of_the_crib_is_not_granted(machine: Machine) -> None:
     granted = machine.granted("npx", "server").granted
     assert [path for path in granted.read if path.startswith(f"/proc/{os.getpid()}")] == []
 
 
-def test_refused_path_is_the_one_that_links_lead_to(tmp_path: Path) -> None:
+def test_refused_path_is_reported_with_links_resolved(tmp_path: Path) -> None:
     (tmp_path / "data").symlink_to("/srv/secret")
     grants = SandboxGrants(read=("/usr",), write=(str(tmp_path.resolve()),))
     found = refused_accesses(f"Permission denied: '{tmp_path}/data/key'", grants)
@@ -290,7 +290,7 @@ def test_published_definition_opens_no_credentials(machine: Machine) -> None:
     deps = SandboxDeps(machine.crib / "sandboxes", environment)
     made = grant(spec, resolved, deps, "linux").sandbox
     assert made is not None
-    grants = Grants(machine.home, made, {})
+    grants = HomeGrants(machine.home, made, {})
     assert grants.writes("docs/new") and not grants.reads(".ssh/id_ed25519")
     listed = grant(replace(spec, sandbox=Sandbox("project", True, write=(f"{machine.home}/.ssh",))), resolved, deps)
     assert listed.sandbox is not None and listed.sandbox.allows(f"{machine.home}/.ssh/config", write=True)

@@ -1,4 +1,4 @@
-"""Doubles of servers: recorded answers in order, and the nearest call where there is none."""
+"""Doubles of servers: recorded answers in order, and the nearest recorded call for an unknown one."""
 
 import json
 from typing import Any
@@ -13,14 +13,14 @@ TOOL = {"name": "add", "description": "Add.", "inputSchema": {"type": "object"}}
 
 
 def exchange(arguments: dict[str, Any], text: str) -> dict[str, Any]:
-    """A recorded call of `add`."""
+    """Return a recorded call of `add`."""
     result = {"content": [{"type": "text", "text": text}], "isError": False}
     return {"method": "tools/call", "params": {"name": "add", "arguments": arguments}, "result": result}
 
 
 @pytest.fixture
 def double() -> ServerDouble:
-    """A double with three recorded calls, two of them equal."""
+    """Return a double with three recorded calls, two of them equal."""
     offer = Offer(
         "legacy", "2025-11-25", {"tools": {}, "logging": {}}, {"name": "sums", "version": "1"}, "Add.", (TOOL,)
     )
@@ -29,11 +29,11 @@ def double() -> ServerDouble:
 
 
 def text_of(double: ServerDouble, arguments: dict[str, Any]) -> str:
-    """What the double answers to a call."""
+    """Return the text with which the double answers a call."""
     return double.answer("tools/call", {"name": "add", "arguments": arguments, "_meta": {"x": 1}})["content"][0]["text"]
 
 
-def test_double_introduces_itself_and_lists_what_was_recorded(double: ServerDouble) -> None:
+def test_double_replays_the_introduction_and_the_lists(double: ServerDouble) -> None:
     hello = double.answer("initialize", {"protocolVersion": "2025-06-18"})
     assert (hello["protocolVersion"], hello["serverInfo"]["name"]) == ("2025-06-18", "sums")
     assert (hello["capabilities"], hello["instructions"]) == ({"tools": {}}, "Add.")
@@ -48,7 +48,7 @@ def test_equal_calls_are_answered_in_the_recorded_order(double: ServerDouble) ->
     assert [text_of(double, {"a": 5}) for _ in range(3)] == ["5", "five", "five"]
 
 
-def test_call_that_was_not_recorded_is_an_error_with_the_nearest_one(double: ServerDouble) -> None:
+def test_unrecorded_call_is_an_error_with_the_nearest_recorded_one(double: ServerDouble) -> None:
     missed = double.answer("tools/call", {"name": "add", "arguments": {"a": 1, "b": 3}})
     assert missed["isError"] is True
     assert "-b: 2\n+b: 3" in missed["content"][0]["text"]
@@ -56,7 +56,7 @@ def test_call_that_was_not_recorded_is_an_error_with_the_nearest_one(double: Ser
     assert "none of this name" in other["content"][0]["text"]
 
 
-def test_other_files_are_no_recordings() -> None:
+def test_other_files_are_not_recordings() -> None:
     for content in (b"[]", b"{", b'{"kind": "server"}'):
         with pytest.raises(InvalidRequest, match="not a recording of a server"):
             parse_server_recording(content)

@@ -1,4 +1,4 @@
-"""What the status of a server says about a failure."""
+"""The label of a server's failure in its status."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def refused(status: int) -> ToolcribError:
     ],
     ids=lambda failure: failure.code,
 )
-def test_what_a_person_has_to_change_is_a_setup_problem(failure: ToolcribError) -> None:
+def test_failure_that_needs_a_change_is_a_setup_problem(failure: ToolcribError) -> None:
     assert label_of(failure) == "Setup problem"
 
 
@@ -46,7 +46,7 @@ def test_what_a_person_has_to_change_is_a_setup_problem(failure: ToolcribError) 
     ],
     ids=str,
 )
-def test_what_may_work_later_cannot_be_reached(failure: ToolcribError) -> None:
+def test_failure_that_may_resolve_itself_is_unreachable(failure: ToolcribError) -> None:
     assert label_of(failure) == "Can't reach"
 
 

@@ -1,4 +1,4 @@
-"""Asking an ASGI application directly, with exactly the headers a test wants to send."""
+"""Send requests to an ASGI application directly, with exactly the given headers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ Headers = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back."""
+class Response:
+    """A complete response."""
 
     status: int
     headers: list[tuple[str, str]]
     body: bytes
 
     def json(self) -> dict[str, object]:
-        """The body as JSON."""
+        """Return the body as JSON."""
         return orjson.loads(self.body)
 
     @property
@@ -28,14 +28,14 @@ class Answer:
         return self.json()["code"]
 
     def header(self, name: str) -> str | None:
-        """The value of a header, None if it is absent; a repeated one fails."""
+        """Return the value of a header, None if it is absent; a repeated one fails."""
         values = [value for each, value in self.headers if each == name]
         assert len(values) <= 1
         return values[0] if values else None
 
 
 def scope_of(method: str, target: str, headers: Iterable[tuple[str, str]], client: str = "127.0.0.1") -> Scope:
-    """The scope of a request."""
+    """Return the scope of a request."""
     path, _, query = target.partition("?")
     return {
         "type": "http",
@@ -52,15 +52,15 @@ def scope_of(method: str, target: str, headers: Iterable[tuple[str, str]], clien
     }
 
 
-async def ask(
+async def request(
     app: ASGIApp,
     method: str,
     target: str,
     headers: Iterable[tuple[str, str]] = (),
     body: Sequence[bytes] = (b"",),
     client: str = "127.0.0.1",
-) -> Answer:
-    """One request and its answer."""
+) -> Response:
+    """Send one request and return its response."""
     pieces: list[Message] = [
         {"type": "http.request", "body": piece, "more_body": number < len(body)} for number, piece in enumerate(body, 1)
     ]
@@ -78,6 +78,6 @@ async def ask(
     with anyio.fail_after(5):
         await app(scope_of(method, target, headers, client), receive, send)
     starts = [message for message in sent if message["type"] == "http.response.start"]
-    assert len(starts) == 1, "exactly one answer"
-    answered = [(name.decode(), value.decode()) for name, value in starts[0]["headers"]]
-    return Answer(starts[0]["status"], answered, b"".join(message.get("body", b"") for message in sent))
+    assert len(starts) == 1, "exactly one response"
+    received = [(name.decode(), value.decode()) for name, value in starts[0]["headers"]]
+    return Response(starts[0]["status"], received, b"".join(message.get("body", b"") for message in sent))

@@ -1,4 +1,4 @@
-"""Accepting connections: none outlives the server that accepted it."""
+"""Accepting connections: no connection outlives its server."""
 
 import asyncio
 import socket
@@ -17,7 +17,7 @@ from toolcrib.web.accepting import Acceptor
 pytestmark = pytest.mark.anyio
 
 
-async def test_connection_that_is_set_up_while_the_server_closes_is_closed() -> None:
+async def test_connection_set_up_while_the_server_closes_is_closed() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
 

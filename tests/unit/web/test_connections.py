@@ -10,49 +10,49 @@ from toolcrib.web.connections import Connections
 
 
 @dataclass(eq=False)
-class Wire:
-    """A connection that notes when it is closed."""
+class FakeConnection:
+    """A connection that records whether it is closed."""
 
     is_busy: bool = False
     is_closed: bool = field(default=False, init=False)
 
     def shed(self) -> None:
-        """Close."""
+        """Close the connection."""
         self.is_closed = True
 
 
-def opened(table: Connections, number: int, key: str | None = None, *, busy: bool = False) -> list[Wire]:
-    """So many connections, of this principal if one is named."""
-    wires = [Wire(busy) for _ in range(number)]
-    for wire in wires:
-        table.add(wire)
+def opened(table: Connections, number: int, key: str | None = None, *, busy: bool = False) -> list[FakeConnection]:
+    """Add this many connections, claimed by a principal if one is given."""
+    connections = [FakeConnection(busy) for _ in range(number)]
+    for connection in connections:
+        table.add(connection)
         if key is not None:
-            assert table.claim(wire, key)
-    return wires
+            assert table.claim(connection, key)
+    return connections
 
 
-def closed(wires: list[Wire]) -> int:
-    return sum(wire.is_closed for wire in wires)
+def closed(connections: list[FakeConnection]) -> int:
+    return sum(connection.is_closed for connection in connections)
 
 
-def test_unauthenticated_connections_are_closed_first_and_the_oldest_of_them() -> None:
+def test_oldest_unauthenticated_connection_is_closed_first() -> None:
     table = Connections(16)
     known = opened(table, 3, "token a")
     unknown = opened(table, 13)
     assert table.make_room()
     assert table.make_room()
-    assert [wire.is_closed for wire in unknown[:3]] == [True, False, False]
+    assert [connection.is_closed for connection in unknown[:3]] == [True, False, False]
     assert closed(known) == 0
 
 
-def test_an_unauthenticated_connection_is_closed_even_while_it_is_busy() -> None:
+def test_unauthenticated_connection_is_closed_even_if_busy() -> None:
     table = Connections(2)
-    owner, stranger = opened(table, 1, OWNER_KEY, busy=True), opened(table, 1, busy=True)
+    owner, unknown = opened(table, 1, OWNER_KEY, busy=True), opened(table, 1, busy=True)
     assert table.make_room()
-    assert (closed(owner), closed(stranger)) == (0, 1)
+    assert (closed(owner), closed(unknown)) == (0, 1)
 
 
-def test_a_token_beyond_its_share_closes_its_own_idle_connection() -> None:
+def test_token_beyond_its_share_closes_its_own_idle_connection() -> None:
     table = Connections(16)
     other, own = opened(table, 4, "token b"), opened(table, 4, "token a")
     opened(table, 1, "token a")
@@ -60,10 +60,10 @@ def test_a_token_beyond_its_share_closes_its_own_idle_connection() -> None:
     assert own[0].is_closed
 
 
-def test_a_token_with_only_busy_connections_gets_no_more() -> None:
+def test_token_with_only_busy_connections_gets_no_more() -> None:
     table = Connections(16)
     own = opened(table, 4, "token a", busy=True)
-    more = Wire()
+    more = FakeConnection()
     table.add(more)
     assert not table.claim(more, "token a")
     assert closed(own) == 0
@@ -75,13 +75,13 @@ def test_all_tokens_together_leave_room_for_the_owner() -> None:
     for token in ("token a", "token b", "token c"):
         opened(table, 4, token, busy=True)
     opened(table, 2, "token d", busy=True)
-    last = Wire()
+    last = FakeConnection()
     table.add(last)
     assert not table.claim(last, "token e")
     assert table.claim(last, OWNER_KEY)
 
 
-def test_the_token_with_the_most_connections_gives_up_an_idle_one_for_another() -> None:
+def test_token_with_the_most_connections_loses_an_idle_one() -> None:
     table = Connections(16)
     many = opened(table, 4, "token a")
     for token in ("token b", "token c"):
@@ -91,34 +91,34 @@ def test_the_token_with_the_most_connections_gives_up_an_idle_one_for_another() 
     assert closed(many) == 1
 
 
-def test_nothing_is_closed_where_everything_is_busy() -> None:
+def test_busy_connections_are_not_closed() -> None:
     table = Connections(2)
-    wires = opened(table, 2, OWNER_KEY, busy=True)
+    connections = opened(table, 2, OWNER_KEY, busy=True)
     assert not table.make_room()
-    assert closed(wires) == 0
+    assert closed(connections) == 0
 
 
-def test_a_connection_is_forgotten_once_however_often_it_closes() -> None:
+def test_removing_a_connection_is_idempotent() -> None:
     table = Connections(4)
-    (wire,) = opened(table, 1, "token a")
-    table.remove(wire)
-    table.remove(wire)
+    (connection,) = opened(table, 1, "token a")
+    table.remove(connection)
+    table.remove(connection)
     assert len(table) == 0
 
 
 @given(st.lists(st.tuples(st.sampled_from([None, "token a", "token b", OWNER_KEY]), st.booleans()), max_size=80))
-def test_the_owner_can_always_connect_whatever_tokens_and_strangers_hold(steps: list[tuple[str | None, bool]]) -> None:
+def test_owner_can_always_connect(steps: list[tuple[str | None, bool]]) -> None:
     table = Connections(16)
     for key, busy in steps:
         if key == OWNER_KEY:
             continue
-        wire = Wire(busy)
+        connection = FakeConnection(busy)
         if table.make_room():
-            table.add(wire)
+            table.add(connection)
             if key is not None:
-                table.claim(wire, key)
+                table.claim(connection, key)
         assert len(table) <= table.capacity
-    owner = Wire()
+    owner = FakeConnection()
     assert table.make_room()
     table.add(owner)
     assert table.claim(owner, OWNER_KEY)

@@ -1,21 +1,13 @@
-"""The brake on wrong credentials."""
+"""The throttle on wrong credentials."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib.web.limits import Throttle
+from unit.clock import Clock
 
 
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_failures_beyond_the_allowed_number_are_told_and_forgotten_with_time() -> None:
+def test_failures_beyond_the_limit_are_throttled_until_they_expire() -> None:
     clock = Clock()
     throttle = Throttle(allowed=3, window=60, clock=clock)
     assert [throttle.record_failure("a") for _ in range(5)] == [False, False, False, True, True]
@@ -24,16 +16,16 @@ def test_failures_beyond_the_allowed_number_are_told_and_forgotten_with_time() -
     assert throttle.record_failure("a") is False
 
 
-def test_a_steady_stream_of_failures_stays_braked() -> None:
+def test_steady_failures_stay_throttled() -> None:
     clock = Clock()
     throttle = Throttle(allowed=3, window=60, clock=clock)
-    told: list[bool] = []
+    results: list[bool] = []
     for clock.now in range(0, 600, 10):
-        told.append(throttle.record_failure("a"))
-    assert told == [False] * 3 + [True] * 57
+        results.append(throttle.record_failure("a"))
+    assert results == [False] * 3 + [True] * 57
 
 
-def test_only_so_many_addresses_are_remembered() -> None:
+def test_number_of_remembered_addresses_is_limited() -> None:
     throttle = Throttle(allowed=1, capacity=10, clock=Clock())
     throttle.record_failure("first")
     for number in range(10):
@@ -43,7 +35,7 @@ def test_only_so_many_addresses_are_remembered() -> None:
 
 
 @given(st.lists(st.floats(0, 30), max_size=80))
-def test_an_address_is_braked_exactly_when_the_window_holds_more_than_allowed(gaps: list[float]) -> None:
+def test_address_is_throttled_exactly_above_the_limit_of_the_window(gaps: list[float]) -> None:
     clock = Clock()
     throttle = Throttle(allowed=5, window=60, clock=clock)
     times: list[float] = []

@@ -1,4 +1,4 @@
-"""A feed as an event stream: format, replay, and every way it ends."""
+"""A feed as an event stream: its format, its replay, and every way it ends."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Reader:
-    """A client of a stream: keeps what came, and can leave."""
+    """A client of a stream that records what it receives and can disconnect."""
 
     def __init__(self) -> None:
         self.start: Message = {}
@@ -58,7 +58,7 @@ class Reader:
 
 @asynccontextmanager
 async def reading(stream: EventStream) -> AsyncGenerator[Reader]:
-    """Read the stream while the block runs; at its end the client leaves."""
+    """Read the stream while the block runs, then disconnect."""
     reader = Reader()
 
     async def read() -> None:
@@ -73,7 +73,7 @@ async def reading(stream: EventStream) -> AsyncGenerator[Reader]:
 
 
 @given(st.integers(1, 2**53), st.text("abcdefgh_", min_size=1), st.dictionaries(st.text(), st.text()))
-def test_an_event_is_three_lines_with_line_feeds_only_and_reads_back(seq: int, kind: str, data: dict[str, str]) -> None:
+def test_event_has_three_lines_and_is_read_back(seq: int, kind: str, data: dict[str, str]) -> None:
     event = Event(seq, "2026-01-01T00:00:00.000+00:00", kind, dict(data))
     try:
         frame = encode(event)
@@ -85,7 +85,7 @@ def test_an_event_is_three_lines_with_line_feeds_only_and_reads_back(seq: int, k
     assert orjson.loads(payload.removeprefix(b"data: ")) == event.to_json()
 
 
-async def test_a_stream_replays_then_goes_on_live_without_gap_or_repeat() -> None:
+async def test_stream_replays_and_continues_live_without_gap_or_repeat() -> None:
     feed = Feed()
     for number in range(5):
         feed.publish("notice", {"number": number})
@@ -101,7 +101,7 @@ async def test_a_stream_replays_then_goes_on_live_without_gap_or_repeat() -> Non
     assert b"content-length" not in headers
 
 
-async def test_without_a_number_a_stream_begins_with_the_request() -> None:
+async def test_stream_without_a_number_begins_with_the_request() -> None:
     feed = Feed()
     feed.publish("notice", {})
     stream = EventStream(feed, None)
@@ -112,7 +112,7 @@ async def test_without_a_number_a_stream_begins_with_the_request() -> None:
 
 
 @pytest.mark.parametrize("after", [0, 3, 11, 10**15])
-async def test_a_number_that_is_not_kept_is_gone(after: int) -> None:
+async def test_number_that_is_not_kept_is_gone(after: int) -> None:
     feed = Feed(capacity=5)
     for _ in range(10):
         feed.publish("notice", {})
@@ -121,7 +121,7 @@ async def test_a_number_that_is_not_kept_is_gone(after: int) -> None:
     assert (gone.value.code, gone.value.status) == ("feed.gone", 410)
 
 
-async def test_a_stream_ends_when_the_feed_closes() -> None:
+async def test_stream_ends_when_the_feed_closes() -> None:
     feed = Feed()
     async with reading(EventStream(feed, None)) as reader:
         feed.publish("notice", {})
@@ -130,20 +130,20 @@ async def test_a_stream_ends_when_the_feed_closes() -> None:
         assert len(reader.events()) == 1
 
 
-async def test_a_stream_ends_when_its_client_leaves() -> None:
+async def test_stream_ends_when_its_client_disconnects() -> None:
     async with reading(EventStream(Feed(), None)) as reader:
         reader.leave()
         await reader.over.wait()
 
 
-async def test_a_stream_ends_when_its_credential_does() -> None:
+async def test_stream_ends_with_its_credential() -> None:
     ended = anyio.Event()
     async with reading(EventStream(Feed(), None, ended=ended)) as reader:
         ended.set()
         await reader.over.wait()
 
 
-async def test_a_stream_ends_when_its_client_fell_behind_what_is_kept() -> None:
+async def test_stream_ends_when_its_client_falls_behind() -> None:
     feed = Feed(capacity=2)
     stream = EventStream(feed, None)
     for _ in range(5):
@@ -153,7 +153,7 @@ async def test_a_stream_ends_when_its_client_fell_behind_what_is_kept() -> None:
         assert reader.events() == []
 
 
-async def test_a_quiet_stream_is_kept_alive_by_comments() -> None:
+async def test_idle_stream_is_kept_alive_by_comments() -> None:
     async with reading(EventStream(Feed(), None, ping_seconds=0.01)) as reader:
         await reader.until(b": ping\n\n: ping\n\n")
         assert reader.events() == []
@@ -162,14 +162,12 @@ async def test_a_quiet_stream_is_kept_alive_by_comments() -> None:
 @pytest.mark.parametrize(
     ("header", "after", "expected"), [(None, None, None), (None, 7, 7), ("9", None, 9), ("9", 7, 9), ("", 7, 7)]
 )
-def test_what_the_browser_remembers_wins_over_the_address(
-    header: str | None, after: int | None, expected: int | None
-) -> None:
+def test_last_event_id_overrides_the_query(header: str | None, after: int | None, expected: int | None) -> None:
     headers = [] if header is None else [("last-event-id", header)]
     assert resume_point(Request(scope_of("GET", "/", headers)), after) == expected
 
 
 @pytest.mark.parametrize("header", ["x", "-1", "1.5", "9" * 30, "\u00b2"])
-def test_what_is_no_number_is_refused(header: str) -> None:
+def test_invalid_event_number_is_rejected(header: str) -> None:
     with pytest.raises(InvalidRequest):
         resume_point(Request(scope_of("GET", "/", [("last-event-id", header)])), None)

@@ -7,21 +7,13 @@ from hypothesis import strategies as st
 from toolcrib.gate.policy.limits import MOST_SESSIONS, Limit, Limits, read_limits_file
 from toolcrib.model.principals import Principal
 from toolcrib.model.tools import ToolRef
+from unit.clock import Clock
 
 SEARCH, STAR, MAIL = ToolRef("github", "search"), ToolRef("github", "star"), ToolRef("mail", "send")
 
 
 def session(name: str = "s1", source: str = "cli") -> Principal:
     return Principal("session", "x", "scheduler" if source == "scheduler" else "cli", session=name)
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def call(limits: Limits, ref: ToolRef, principal: Principal) -> bool:

@@ -1,4 +1,4 @@
-"""What the scripted model answers, and that nothing but the request decides it."""
+"""Replies of the scripted model, which depend only on the request."""
 
 import copy
 import json
@@ -54,7 +54,7 @@ def user(text: Json) -> JsonObject:
     return {"role": "user", "content": text}
 
 
-SAID: JsonObject = {"role": "assistant", "content": "…"}
+ANSWER: JsonObject = {"role": "assistant", "content": "…"}
 RESULT = user([{"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "pong"}]}])
 NOTE = user([{"type": "text", "text": "<system-reminder>\nIt may rain.\n</system-reminder>"}])
 
@@ -69,18 +69,18 @@ def first_text(request: JsonObject, scripts: Scripts = SCRIPTS) -> str:
     ("messages", "place"),
     [
         ([user("[[script:a]]")], ScriptPosition("a", 0)),
-        ([user("[[script:a]]"), SAID], ScriptPosition("a", 1)),
-        ([user("[[script:a]]"), SAID, RESULT, SAID, RESULT], ScriptPosition("a", 2)),
-        ([user("[[script:a]]"), SAID, user("go on")], ScriptPosition("a", 1)),
-        ([user("[[script:a]]"), SAID, user("[[script:b]]")], ScriptPosition("b", 0)),
+        ([user("[[script:a]]"), ANSWER], ScriptPosition("a", 1)),
+        ([user("[[script:a]]"), ANSWER, RESULT, ANSWER, RESULT], ScriptPosition("a", 2)),
+        ([user("[[script:a]]"), ANSWER, user("go on")], ScriptPosition("a", 1)),
+        ([user("[[script:a]]"), ANSWER, user("[[script:b]]")], ScriptPosition("b", 0)),
         (
             [user([{"type": "text", "text": "[[script:a]]"}, {"type": "text", "text": "[[script:b]]"}])],
             ScriptPosition("b", 0),
         ),
-        ([user("[[script:a]]"), SAID, user("will it rain?")], ScriptPosition("rain", 0)),
-        ([user("will it rain?"), SAID, RESULT], ScriptPosition("rain", 1)),
-        ([user("will it rain?"), SAID, RESULT, NOTE], ScriptPosition("rain", 1)),
-        ([user("will it rain?"), SAID, user("[[script:a]]"), NOTE], ScriptPosition("a", 0)),
+        ([user("[[script:a]]"), ANSWER, user("will it rain?")], ScriptPosition("rain", 0)),
+        ([user("will it rain?"), ANSWER, RESULT], ScriptPosition("rain", 1)),
+        ([user("will it rain?"), ANSWER, RESULT, NOTE], ScriptPosition("rain", 1)),
+        ([user("will it rain?"), ANSWER, user("[[script:a]]"), NOTE], ScriptPosition("a", 0)),
         ([user("rain [[script:a]]")], ScriptPosition("a", 0)),
         ([user("will it train?")], ScriptPosition(None, 0)),
         ([user("[[script:none]]")], ScriptPosition("none", 0)),
@@ -88,7 +88,7 @@ def first_text(request: JsonObject, scripts: Scripts = SCRIPTS) -> str:
         ([], ScriptPosition(None, 0)),
     ],
 )
-def test_a_tag_or_the_words_of_the_newest_prompt_name_the_script_and_answers_count_its_steps(
+def test_tag_or_words_of_the_newest_prompt_select_the_script_and_answers_the_step(
     messages: list[JsonObject], place: ScriptPosition
 ) -> None:
     assert locate(messages, SCRIPTS) == place
@@ -98,21 +98,21 @@ def test_a_tag_or_the_words_of_the_newest_prompt_name_the_script_and_answers_cou
     ("messages", "place"),
     [
         ([user("hello")], ScriptPosition("default", 0)),
-        ([user("[[script:a]]"), SAID, user("hello")], ScriptPosition("default", 0)),
-        ([user("will it rain?"), SAID, user("thanks"), SAID, RESULT, NOTE], ScriptPosition("default", 1)),
+        ([user("[[script:a]]"), ANSWER, user("hello")], ScriptPosition("default", 0)),
+        ([user("will it rain?"), ANSWER, user("thanks"), ANSWER, RESULT, NOTE], ScriptPosition("default", 1)),
         ([user("will it rain?")], ScriptPosition("rain", 0)),
         ([user("hello [[script:a]]")], ScriptPosition("a", 0)),
         ([NOTE], ScriptPosition(None, 0)),
     ],
 )
-def test_the_default_script_is_for_prompts_that_no_other_is_for(
+def test_default_script_is_used_for_prompts_without_another_script(
     messages: list[JsonObject], place: ScriptPosition
 ) -> None:
     assert locate(messages, WITH_DEFAULT) == place
 
 
 @given(REQUESTS)
-def test_the_same_request_has_the_same_answer_and_is_left_as_it_was(request: JsonObject) -> None:
+def test_same_request_has_the_same_answer_and_is_not_modified(request: JsonObject) -> None:
     before = copy.deepcopy(request)
     first = reply(WITH_DEFAULT, request)
     assert request == before
@@ -120,22 +120,22 @@ def test_the_same_request_has_the_same_answer_and_is_left_as_it_was(request: Jso
 
 
 @given(MESSAGES, st.integers(1, 3))
-def test_each_answer_leads_one_step_further(messages: list[Json], more: int) -> None:
+def test_each_answer_advances_the_script_by_one_step(messages: list[Json], more: int) -> None:
     place = locate(messages, WITH_DEFAULT)
-    after = locate([*messages, *([SAID, RESULT] * more)], WITH_DEFAULT)
+    after = locate([*messages, *([ANSWER, RESULT] * more)], WITH_DEFAULT)
     assert after == ScriptPosition(place.script, place.step + more if place.script is not None else 0)
 
 
-def test_past_the_end_the_last_step_repeats() -> None:
+def test_last_step_repeats() -> None:
     messages = [user("[[script:a]]")]
-    said: list[str] = []
+    texts: list[str] = []
     for _ in range(4):
-        said.append(first_text({"messages": messages}))
-        messages.append(SAID)
-    assert said == ["one", "two", "two", "two"]
+        texts.append(first_text({"messages": messages}))
+        messages.append(ANSWER)
+    assert texts == ["one", "two", "two", "two"]
 
 
-def test_what_no_script_is_for_is_answered_and_an_unknown_script_is_refused() -> None:
+def test_prompt_without_a_script_is_answered_and_an_unknown_script_rejected() -> None:
     assert first_text({"messages": [user("Give it a title.")]}) == "ok"
     refused = reply(SCRIPTS, {"messages": [user("[[script:none]]")]})
     assert refused.message is None
@@ -144,20 +144,20 @@ def test_what_no_script_is_for_is_answered_and_an_unknown_script_is_refused() ->
     assert "`none`" in refused.step.refusal.message
 
 
-def test_templates_are_filled_once_and_only_known_ones() -> None:
+def test_templates_are_filled_once_and_unknown_ones_kept() -> None:
     text = "{{last_tool_result}} {{n_tools}} {{model}} {{other}}"
     scripts = Scripts({"s": [{"blocks": [{"text": text}]}]})
     result = user([{"type": "tool_result", "content": "{{model}}"}])
     request: JsonObject = {
         "model": "m",
-        "messages": [user("[[script:s]]"), SAID, result],
+        "messages": [user("[[script:s]]"), ANSWER, result],
         "tools": [{"name": "a"}, {"name": "b"}],
     }
     assert first_text(request, scripts) == "{{model}} 2 m {{other}}"
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "expected"),
     [
         ("pong", "pong"),
         ([{"type": "text", "text": "pong"}, {"type": "text", "text": "ping"}], "pong\nping"),
@@ -166,13 +166,13 @@ def test_templates_are_filled_once_and_only_known_ones() -> None:
         ("x" * 1000, "x" * 400),
     ],
 )
-def test_what_a_tool_gave_back_is_repeated_as_text_without_what_the_runtime_added(content: Json, told: str) -> None:
+def test_last_tool_result_is_inserted_without_the_runtimes_additions(content: Json, expected: str) -> None:
     scripts = Scripts({"s": [{"blocks": [{"text": "{{last_tool_result}}"}]}]})
     result = user([{"type": "tool_result", "content": content}])
-    assert first_text({"messages": [user("[[script:s]]"), SAID, result]}, scripts) == told
+    assert first_text({"messages": [user("[[script:s]]"), ANSWER, result]}, scripts) == expected
 
 
-def test_a_call_stops_for_its_tool_and_two_requests_never_share_its_id() -> None:
+def test_tool_call_stops_the_turn_and_has_a_unique_id() -> None:
     scripts = Scripts({"s": [{"blocks": [{"tool": "t"}, {"tool": "t"}]}], "end": [{"blocks": [{"text": "a"}]}]})
     ids: list[str] = []
     for number in range(3):
@@ -186,7 +186,7 @@ def test_a_call_stops_for_its_tool_and_two_requests_never_share_its_id() -> None
     assert ended["stop_reason"] == "end_turn"
 
 
-def test_stop_reason_and_usage_can_be_given() -> None:
+def test_stop_reason_and_usage_can_be_set() -> None:
     step: JsonObject = {"blocks": [{"text": "a"}], "stop_reason": "max_tokens", "usage": {"output_tokens": 99}}
     message = reply(Scripts({"s": [step]}), {"messages": [user("[[script:s]]")]}).message
     assert message is not None
@@ -196,7 +196,7 @@ def test_stop_reason_and_usage_can_be_given() -> None:
 
 
 def reassembled(events: list[StreamEvent]) -> JsonObject:
-    """A client's view: the message that the events make."""
+    """Return the message that a client assembles from the events."""
     message: JsonObject = {}
     partial: dict[int, str] = {}
     for kind, data in events:
@@ -227,7 +227,7 @@ def reassembled(events: list[StreamEvent]) -> JsonObject:
 
 
 @given(ANY_BLOCKS, st.integers(1, 30))
-def test_the_pieces_of_a_stream_are_the_whole_message(blocks: list[JsonObject], chunk: int) -> None:
+def test_streamed_events_add_up_to_the_whole_message(blocks: list[JsonObject], chunk: int) -> None:
     whole = reply(Scripts({"s": [{"blocks": blocks}]}), {"model": "m", "messages": [user("[[script:s]]")]}).message
     assert whole is not None
     events = list(stream_events(whole, chunk))

@@ -1,4 +1,4 @@
-"""The form of scripts: what is read, and what is said of the rest."""
+"""The format of scripts, and the problems of invalid ones."""
 
 import pytest
 from hypothesis import given
@@ -86,7 +86,7 @@ def test_every_kind_of_block_is_read() -> None:
     assert step.pace == ScriptPace(0, CHUNK, 0, False)
 
 
-def test_a_step_may_refuse_hang_or_take_its_time() -> None:
+def test_step_may_refuse_hang_or_be_slow() -> None:
     refused, plain, hung, slow = read(
         {"status": 529, "error": "overloaded_error", "message": "Later."},
         {"status": 500},
@@ -107,34 +107,34 @@ def test_a_step_may_refuse_hang_or_take_its_time() -> None:
     assert (slow.pace, slow.stop_reason) == (ScriptPace(5, 3, 2.5, True), "max_tokens")
 
 
-def test_a_script_with_words_is_an_object() -> None:
+def test_script_with_words_is_an_object() -> None:
     done = read_scripts({"s": {"when": "rain|snow", "steps": [{"blocks": [{"text": "a"}]}]}})
     assert done.scripts["s"].when is not None
     assert done.scripts["s"].when.search("Will it RAIN?")
 
 
-@pytest.mark.parametrize(("value", "says"), WRONG)
-def test_what_cannot_be_used_is_a_problem_that_says_where(value: Json, says: str) -> None:
+@pytest.mark.parametrize(("value", "expected"), WRONG)
+def test_invalid_script_is_a_problem_with_its_place(value: Json, expected: str) -> None:
     message = wrong(value)
     assert message.startswith("Script `s`")
-    assert says in message
+    assert expected in message
 
 
-def test_one_wrong_script_leaves_the_others() -> None:
+def test_invalid_script_does_not_affect_the_others() -> None:
     done = read_scripts({"good": [{"hang_s": 1}], "bad": [], "a name": [{"hang_s": 1}]})
     assert list(done.scripts) == ["good"]
     assert len(done.problems) == 2
 
 
 @given(st.recursive(JSON, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4)))
-def test_reading_never_raises(value: Json) -> None:
+def test_any_value_is_read_or_a_problem(value: Json) -> None:
     done = read_scripts({"s": value})
     assert len(done.scripts) + len(done.problems) == 1
     whole = read_scripts(value)
     assert isinstance(value, dict) or whole.problems
 
 
-def test_scripts_are_added_read_and_taken_away_by_name() -> None:
+def test_scripts_are_added_read_and_removed_by_name() -> None:
     scripts = Scripts({"a": [{"hang_s": 1}]})
     scripts["b"] = {"steps": [{"hang_s": 2}]}
     scripts["c"] = scripts["a"]
@@ -145,7 +145,7 @@ def test_scripts_are_added_read_and_taken_away_by_name() -> None:
 
 
 @pytest.mark.parametrize("steps", [[], [{"blocks": [{"txt": "a"}]}], "a"])
-def test_a_wrong_script_is_refused_where_it_is_given(steps: Json) -> None:
+def test_assigning_an_invalid_script_raises_an_error(steps: Json) -> None:
     scripts = Scripts()
     with pytest.raises(ConfigError) as caught:
         scripts["s"] = steps
@@ -156,7 +156,7 @@ def test_a_wrong_script_is_refused_where_it_is_given(steps: Json) -> None:
     assert len(scripts) == 0
 
 
-def test_whoever_reads_scripts_is_not_disturbed_by_a_new_one() -> None:
+def test_iteration_is_not_affected_by_added_scripts() -> None:
     one: list[JsonObject] = [{"hang_s": 1}]
     scripts = Scripts({"a": one, "b": one})
     seen: list[str] = []

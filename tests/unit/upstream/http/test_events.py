@@ -1,4 +1,4 @@
-"""Server-sent events, in pieces of any size."""
+"""Server-sent events, parsed from pieces of any size."""
 
 import pytest
 from hypothesis import given
@@ -42,11 +42,11 @@ def read(chunks: list[bytes]) -> tuple[list[ServerSentEvent], str | None, int | 
         (b"data: unfinished\n", []),
     ],
 )
-def test_events_are_what_the_specification_says(stream: bytes, expected: list[ServerSentEvent]) -> None:
+def test_events_follow_the_specification(stream: bytes, expected: list[ServerSentEvent]) -> None:
     assert read([stream])[0] == expected
 
 
-def test_an_id_and_a_retry_stay_until_they_are_changed() -> None:
+def test_id_and_retry_keep_their_value_until_changed() -> None:
     parser = EventParser()
     parser.feed(b"id: 1\nretry: 2500\ndata: a\n\n")
     assert (parser.last_id, parser.retry) == ("1", 2500)
@@ -57,7 +57,7 @@ def test_an_id_and_a_retry_stay_until_they_are_changed() -> None:
 
 
 @given(st.lists(st.tuples(WORDS, ENDS), max_size=30), st.data())
-def test_pieces_of_any_size_give_the_same_events(lines: list[tuple[bytes, bytes]], data: st.DataObject) -> None:
+def test_events_do_not_depend_on_the_size_of_the_pieces(lines: list[tuple[bytes, bytes]], data: st.DataObject) -> None:
     stream = b"".join(word + end for word, end in lines)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=20)))
     chunks = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
@@ -65,17 +65,17 @@ def test_pieces_of_any_size_give_the_same_events(lines: list[tuple[bytes, bytes]
 
 
 @given(st.lists(st.binary(max_size=40).filter(lambda data: b"\r" not in data and b"\n" not in data), max_size=10))
-def test_every_data_comes_through(values: list[bytes]) -> None:
+def test_data_of_each_event_is_complete(values: list[bytes]) -> None:
     stream = b"".join(b"data: " + value + b"\n\n" for value in values)
     assert [event.data for event in read([stream])[0]] == values
 
 
 @given(st.binary(max_size=300))
-def test_no_bytes_break_the_reader(stream: bytes) -> None:
+def test_any_bytes_are_parsed_without_an_exception(stream: bytes) -> None:
     read([stream])
 
 
-def test_an_event_ends_at_the_limit_in_one_line_or_in_many() -> None:
+def test_event_size_is_limited_over_one_or_many_lines() -> None:
     for piece in (b"x" * 100, b"data: " + b"x" * 60 + b"\n"):
         parser = EventParser(limit=1000)
         parser.feed(b"data: ")
@@ -84,7 +84,7 @@ def test_an_event_ends_at_the_limit_in_one_line_or_in_many() -> None:
                 parser.feed(piece)
 
 
-def test_notes_do_not_count_as_part_of_an_event() -> None:
+def test_comments_do_not_count_towards_the_size_of_an_event() -> None:
     parser = EventParser(limit=100)
     for _ in range(100):
         assert parser.feed(b": still here\n") == []

@@ -1,4 +1,4 @@
-"""Reading what a server answers to a stranger."""
+"""Reading the responses of a server before sign-in."""
 
 import httpx2
 import pytest
@@ -27,7 +27,7 @@ def answer(*headers: str) -> httpx2.Response:
         ),
     ],
 )
-def test_a_challenge_is_read(headers: tuple[str, ...], challenge: Challenge) -> None:
+def test_challenge_is_read(headers: tuple[str, ...], challenge: Challenge) -> None:
     assert challenge_of(answer(*headers)) == challenge
 
 
@@ -37,21 +37,21 @@ def test_any_header_is_read(text: str) -> None:
     assert all(scope and " " not in scope for scope in challenge.scopes)
 
 
-def test_scopes_are_single_words_once_each() -> None:
+def test_scopes_are_single_words_without_duplicates() -> None:
     assert split_scopes('read  read write "x" a\\b') == ("read", "write")
     assert split_scopes(None) == ()
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"null", b"{", b"\xff", b"<html>"])
-def test_what_is_no_object_is_nothing(content: bytes) -> None:
+def test_content_that_is_not_an_object_is_ignored(content: bytes) -> None:
     assert read_object(content) is None
 
 
-def test_words_of_others_are_cleaned_and_cut() -> None:
+def test_untrusted_text_is_escaped_and_cut() -> None:
     assert printable("a\x1b[31m\u202eb") == "a\\x1b[31m\\u202eb"
     assert len(printable("x" * 1000)) < 130
 
 
-def test_what_would_help_is_said() -> None:
+def test_message_for_missing_sign_in_names_the_command() -> None:
     assert required("lab").message == 'Authentication required for "lab".'
     assert required("lab").hint == "Run `toolcrib mcp auth lab`."

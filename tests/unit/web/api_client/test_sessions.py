@@ -1,4 +1,4 @@
-"""The client's part on sessions: what it asks for, and that a stream is taken up again where it broke off."""
+"""Sessions in the API client: its requests, and resuming of interrupted event streams."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -24,14 +24,14 @@ def frame(seq: int, kind: str = "text_delta", **data: Json) -> bytes:
 
 
 @asynccontextmanager
-async def answering(*answers: bytes) -> AsyncGenerator[tuple[ApiClient, list[str]]]:
-    """A client of something that gives these answers one after the other, each on a connection that then ends."""
-    left, asked = list(answers), list[str]()
+async def responding(*answers: bytes) -> AsyncGenerator[tuple[ApiClient, list[str]]]:
+    """Yield a client and its requests; each response is sent on a connection that then closes."""
+    left, requests = list(answers), list[str]()
 
     async def answer(stream: SocketStream) -> None:
         async with stream:
             head, _, body = (await stream.receive()).partition(b"\r\n\r\n")
-            asked.append(f"{head.split(b' HTTP')[0].decode()} {body.decode()}".strip())
+            requests.append(f"{head.split(b' HTTP')[0].decode()} {body.decode()}".strip())
             await stream.send(left.pop(0))
 
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
@@ -39,7 +39,7 @@ async def answering(*answers: bytes) -> AsyncGenerator[tuple[ApiClient, list[str
         url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
         async with ApiClient(url, "token", source="cli", cwd="/here") as client:
             with anyio.fail_after(20):
-                yield client, asked
+                yield client, requests
         tasks.cancel_scope.cancel()
 
 
@@ -55,17 +55,17 @@ def stream(*frames: bytes, is_whole: bool) -> bytes:
     return head + chunks + (b"0\r\n\r\n" if is_whole else b"")
 
 
-async def test_a_list_is_of_all_directories_unless_one_is_named() -> None:
-    async with answering(whole([]), whole([])) as (client, asked):
+async def test_list_covers_all_directories_unless_one_is_given() -> None:
+    async with responding(whole([]), whole([])) as (client, requests):
         await client.sessions.list()
         await client.sessions.list(cwd="/there", agent="a", state="idle", limit=5, found=True)
-    assert asked[0] == "GET /api/sessions?source=cli&cwd="
-    assert asked[1] == "GET /api/sessions?source=cli&cwd=%2Fthere&agentId=a&state=idle&limit=5&found=true"
+    assert requests[0] == "GET /api/sessions?source=cli&cwd="
+    assert requests[1] == "GET /api/sessions?source=cli&cwd=%2Fthere&agentId=a&state=idle&limit=5&found=true"
 
 
-async def test_every_request_goes_to_its_place() -> None:
+async def test_each_method_sends_its_request() -> None:
     answers = [whole({"interrupted": True}), *(whole({}) for _ in range(6)), whole(None, "204 No Content")]
-    async with answering(*answers) as (client, asked):
+    async with responding(*answers) as (client, requests):
         sessions = client.sessions
         assert await sessions.interrupt("a b") is True
         await sessions.create({"title": "x"})
@@ -75,7 +75,7 @@ async def test_every_request_goes_to_its_place() -> None:
         await sessions.change("i", {"mode": "plan"})
         await sessions.fork("i", "t")
         assert await sessions.delete("i") is None
-    places = [line.replace("?source=cli&cwd=%2Fhere", "") for line in asked]
+    places = [line.replace("?source=cli&cwd=%2Fhere", "") for line in requests]
     assert places == [
         "POST /api/sessions/a%20b/interrupt",
         'POST /api/sessions {"title": "x"}',
@@ -88,36 +88,36 @@ async def test_every_request_goes_to_its_place() -> None:
     ]
 
 
-async def test_a_broken_stream_goes_on_after_the_last_event_and_a_whole_one_ends() -> None:
+async def test_interrupted_stream_resumes_after_the_last_event_and_a_complete_one_ends() -> None:
     first = stream(frame(1, text="a"), frame(2, text="b", parentToolCallId="c"), is_whole=False)
     second = stream(b": ping\n\n", is_whole=False)
     third = stream(frame(3, "done", reason="completed"), is_whole=True)
-    async with answering(first, second, third) as (client, asked):
+    async with responding(first, second, third) as (client, requests):
         events = [event async for event in client.sessions.events(ID, 0)]
     assert events == [
         SessionEvent(1, "T", ID, "text_delta", {"text": "a"}),
         SessionEvent(2, "T", ID, "text_delta", {"text": "b"}, "c"),
         SessionEvent(3, "T", ID, "done", {"reason": "completed"}),
     ]
-    assert [line.rpartition("after=")[2] for line in asked] == ["0", "2", "2"]
+    assert [line.rpartition("after=")[2] for line in requests] == ["0", "2", "2"]
 
 
-async def test_from_now_on_is_after_the_last_event_there_is() -> None:
-    async with answering(whole({"lastSeq": 41}), stream(frame(42), is_whole=True)) as (client, asked):
+async def test_events_without_a_number_start_after_the_last_one() -> None:
+    async with responding(whole({"lastSeq": 41}), stream(frame(42), is_whole=True)) as (client, requests):
         assert [event.seq async for event in client.sessions.events(ID)] == [42]
-    assert asked[1].endswith("after=41")
+    assert requests[1].endswith("after=41")
 
 
-async def test_what_the_crib_refuses_is_raised_at_once() -> None:
+async def test_error_of_the_crib_is_raised_without_a_retry() -> None:
     problem = whole({"code": "session.unknown", "detail": "No."}, "404 Not Found")
-    async with answering(stream(frame(1), is_whole=False), problem) as (client, asked):
+    async with responding(stream(frame(1), is_whole=False), problem) as (client, requests):
         with pytest.raises(NotFound):
             assert [event.seq async for event in client.sessions.events(ID, 0)]
-    assert len(asked) == 2
+    assert len(requests) == 2
 
 
-async def test_a_crib_that_stays_away_is_raised_after_some_tries() -> None:
-    async with answering(*(stream(is_whole=False) for _ in range(6))) as (client, asked):
+async def test_crib_that_stays_away_is_an_error_after_several_attempts() -> None:
+    async with responding(*(stream(is_whole=False) for _ in range(6))) as (client, requests):
         with pytest.raises(Unavailable):
             assert [event async for event in client.sessions.events(ID, 0)]
-    assert len(asked) == 6
+    assert len(requests) == 6

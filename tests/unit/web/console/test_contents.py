@@ -1,4 +1,4 @@
-"""Results made ready to be looked at."""
+"""Results prepared for display in the console."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ PARTS = st.fixed_dictionaries(
 
 
 @given(st.lists(st.one_of(PARTS, ANYTHING), max_size=4))
-def test_whatever_a_server_sends_every_part_has_a_form(content: list[Any]) -> None:
+def test_each_part_of_any_result_has_a_form(content: list[Any]) -> None:
     forms = {"text", "json", "picture", "data", "link", "other"}
     assert all(part["form"] in forms for part in shown(content))
     assert len(shown(content)) == len(content)
 
 
-def test_only_pictures_of_known_kinds_with_clean_data_are_pictures() -> None:
+def test_only_known_image_types_with_valid_data_are_pictures() -> None:
     def image(media_type: str, data: Any) -> str:
         return shown([{"type": "image", "mimeType": media_type, "data": data}])[0]["form"]
 
@@ -36,7 +36,7 @@ def test_only_pictures_of_known_kinds_with_clean_data_are_pictures() -> None:
     assert image("image/png", None) == "other"
 
 
-def test_text_that_is_json_is_shown_as_json_and_resources_keep_their_address() -> None:
+def test_json_text_is_shown_as_json_and_resources_keep_their_uri() -> None:
     [listed, broken, resource] = shown(
         [
             {"type": "text", "text": " [1]"},

@@ -1,4 +1,4 @@
-"""Portraits: the same picture for the same seed, of our parts only."""
+"""Portraits of agents: deterministic for a seed, and made of known shapes only."""
 
 import base64
 from xml.etree import ElementTree
@@ -13,7 +13,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @given(SEEDS)
-def test_any_seed_gives_a_picture_of_shapes_and_nothing_else(seed: str | int) -> None:
+def test_portrait_of_any_seed_has_only_known_shapes_and_attributes(seed: str | int) -> None:
     root = ElementTree.fromstring(portrait(seed))
     assert {element.tag for element in root.iter()} <= {
         f"{SVG}{tag}" for tag in ("svg", "rect", "ellipse", "circle", "path", "g")
@@ -24,11 +24,11 @@ def test_any_seed_gives_a_picture_of_shapes_and_nothing_else(seed: str | int) ->
 
 
 @given(SEEDS)
-def test_a_seed_always_gives_the_same_picture(seed: str | int) -> None:
+def test_same_seed_has_the_same_portrait(seed: str | int) -> None:
     kind, _, data = picture(seed).partition(",")
     assert kind == "data:image/svg+xml;base64"
     assert base64.b64decode(data).decode() == portrait(seed)
 
 
-def test_different_seeds_look_different() -> None:
+def test_different_seeds_have_different_portraits() -> None:
     assert len({portrait(number) for number in range(200)}) > 150

@@ -1,4 +1,4 @@
-"""The page of a refusal: nothing of others gets through unescaped, and it needs nothing else."""
+"""The refusal page: all text is escaped, and the page loads nothing."""
 
 import re
 from html.parser import HTMLParser
@@ -14,7 +14,7 @@ HIDDEN = re.compile(
 
 
 class Tags(HTMLParser):
-    """All tags of a page, with their attributes."""
+    """All tags of a page with their attributes."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -25,18 +25,18 @@ class Tags(HTMLParser):
         self.found.append((tag, attrs))
 
 
-def test_a_refusal_says_why_and_what_to_do_and_shows_hidden_characters_by_number() -> None:
+def test_refusal_shows_the_reason_and_the_hint_with_hidden_characters_escaped() -> None:
     page = refusal_page("No <login>", "a\u202eb\x1b[0m", "Open the link.")
     for part in ("No &lt;login&gt;", "a\\u{202e}b\\u{1b}[0m", "Open the link."):
         assert part in page
 
 
-def test_a_refusal_loads_nothing() -> None:
+def test_refusal_loads_nothing() -> None:
     assert not {"link", "script", "img"} & {tag for tag, _ in Tags(refusal_page("t", "d", "h")).found}
 
 
 @given(st.text(), st.text(), st.text(min_size=1))
-def test_whatever_it_says_the_page_has_the_same_elements_and_hides_nothing(title: str, detail: str, hint: str) -> None:
+def test_any_text_leaves_the_elements_of_the_page_unchanged(title: str, detail: str, hint: str) -> None:
     page = refusal_page(title, detail, hint)
     assert Tags(page).found == Tags(refusal_page("t", "d", "h")).found
     assert not HIDDEN.search(page.replace("\n", ""))

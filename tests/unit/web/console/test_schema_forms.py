@@ -1,4 +1,4 @@
-"""Forms made from schemas: what they ask for, and that what they say is what was filled in."""
+"""Forms built from schemas: their fields, and the values that are read from them."""
 
 from typing import Any
 
@@ -18,19 +18,19 @@ NONSENSE = st.recursive(
 
 
 def object_of(**properties: Any) -> Schema:
-    """An object with these members, all of them needed."""
+    """Return the schema of an object with these required members."""
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def only(schema: Any, filled: dict[str, str] | None = None, *, required: bool = True) -> Field:
-    """The one field of a form with the argument `a`."""
+def only_field(schema: Any, filled: dict[str, str] | None = None, *, required: bool = True) -> Field:
+    """Return the one field of a form with the argument `a`."""
     whole = {"type": "object", "properties": {"a": schema}, "required": ["a"] if required else []}
     (field,) = build(whole, filled or {}).children
     return field
 
 
 def schemas_with_values() -> st.SearchStrategy[tuple[Schema, Any]]:
-    """Schemas, each with a value that fits it."""
+    """Return a strategy for schemas, each with a valid value."""
     leaves = st.one_of(
         st.tuples(
             st.just({"type": "string"}), st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"))
@@ -58,20 +58,20 @@ def schemas_with_values() -> st.SearchStrategy[tuple[Schema, Any]]:
 
 
 @given(st.dictionaries(NAMES, schemas_with_values(), max_size=4))
-def test_a_form_filled_with_arguments_says_these_arguments(members: dict[str, tuple[Schema, Any]]) -> None:
+def test_form_filled_with_arguments_reads_back_the_same_arguments(members: dict[str, tuple[Schema, Any]]) -> None:
     schema = object_of(**{name: each for name, (each, _) in members.items()})
     value = {name: each for name, (_, each) in members.items()}
-    said = read(build(schema, filled_with(value)))
-    assert (said.value, said.wrong) == (value, {})
+    result = read(build(schema, filled_with(value)))
+    assert (result.value, result.wrong) == (value, {})
 
 
 @given(NONSENSE)
-def test_no_schema_however_wrong_breaks_a_form(nonsense: Any) -> None:
+def test_any_schema_yields_a_form(nonsense: Any) -> None:
     schema = {"type": "object", "properties": {"a": nonsense}, "required": nonsense}
     read(build(schema, {"/a": "x", "=/a": "{", "?/a": "9", "#/a": "3"}))
 
 
-def test_what_refers_to_itself_ends_as_a_field_for_json() -> None:
+def test_recursive_schema_ends_as_a_json_field() -> None:
     node: Schema = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "name": {"type": "string"}}}
     field = build({"$defs": {"node": node}, **object_of(a={"$ref": "#/$defs/node"})}, {}).children[0]
     for _ in range(20):
@@ -80,54 +80,54 @@ def test_what_refers_to_itself_ends_as_a_field_for_json() -> None:
             break
         (field,) = deeper
     assert field.kind == "json"
-    assert only({"$ref": "#/properties/a"}).kind == "json"
-    assert only({"$ref": "https://elsewhere.example/schema"}).kind == "json"
+    assert only_field({"$ref": "#/properties/a"}).kind == "json"
+    assert only_field({"$ref": "https://elsewhere.example/schema"}).kind == "json"
 
 
-def test_optional_objects_that_were_not_touched_are_not_said_although_they_need_something() -> None:
+def test_untouched_optional_object_is_left_out() -> None:
     schema = {"type": "object", "properties": {"at": object_of(x={"type": "number"}, name={"type": "string"})}}
     assert read(build(schema, {})).value == {}
     half = read(build(schema, {"/at/name": "here"}))
     assert half.wrong == {"/at/x": "Required."}
 
 
-def test_what_is_needed_and_empty_is_told_except_for_text_which_may_be_empty() -> None:
+def test_empty_required_field_is_an_error_except_for_text() -> None:
     schema = object_of(
         number={"type": "number"}, choice={"enum": [1]}, flag={"type": "boolean"}, text={"type": "string"}
     )
-    said = read(build(schema, {}))
-    assert set(said.wrong) == {"/number", "/choice", "/flag"}
-    assert said.value == {"text": ""}
+    result = read(build(schema, {}))
+    assert set(result.wrong) == {"/number", "/choice", "/flag"}
+    assert result.value == {"text": ""}
 
 
-def test_numbers_are_numbers_of_their_kind() -> None:
+def test_numbers_are_validated_by_their_type() -> None:
     assert read(build(object_of(a={"type": "integer"}), {"/a": "1.5"})).wrong
     assert read(build(object_of(a={"type": "integer"}), {"/a": "true"})).wrong
     assert read(build(object_of(a={"type": "number"}), {"/a": "NaN"})).wrong
     assert read(build(object_of(a={"type": "number"}), {"/a": " 2.50 "})).value == {"a": 2.5}
 
 
-def test_a_union_is_a_choice_and_nothing_is_one_only_where_a_value_is_needed() -> None:
+def test_union_is_a_choice_and_null_is_one_only_if_required() -> None:
     either = {"anyOf": [{"type": "string"}, {"type": "null"}]}
-    assert only(either, required=False).kind == "text"
-    needed = only(either)
+    assert only_field(either, required=False).kind == "text"
+    needed = only_field(either)
     assert (needed.kind, needed.options) == ("union", ("string", "nothing"))
     kinds = {"oneOf": [object_of(kind={"const": "circle"}, r={"type": "number"}), object_of(kind={"const": "dot"})]}
-    assert only(kinds).options == ("circle", "dot")
+    assert only_field(kinds).options == ("circle", "dot")
     assert read(build(object_of(a=kinds), {"?/a": "1"})).value == {"a": {"kind": "dot"}}
-    assert only(kinds, filled_with({"a": {"kind": "dot"}})).chosen == 1
+    assert only_field(kinds, filled_with({"a": {"kind": "dot"}})).chosen == 1
 
 
-def test_lists_grow_and_shrink_in_the_middle() -> None:
+def test_items_of_lists_are_added_and_removed() -> None:
     schema = object_of(a={"type": "array", "items": object_of(b={"type": "string"})})
     filled = filled_with({"a": [{"b": "1"}, {"b": "2"}, {"b": "3"}]})
     assert read(build(schema, shrunk(filled, "/a/1"))).value == {"a": [{"b": "1"}, {"b": "3"}]}
     assert read(build(schema, grown(filled, "/a"))).value["a"][3] == {"b": ""}
-    assert len(only(schema["properties"]["a"], {"#/a": "99999999"}).children) == LONGEST_LIST
+    assert len(only_field(schema["properties"]["a"], {"#/a": "99999999"}).children) == LONGEST_LIST
     assert shrunk({"/a/x": "1"}, "/a/x") == {"/a/x": "1"}
 
 
-def test_a_root_that_is_no_plain_object_is_asked_for_as_json() -> None:
+def test_schema_that_is_not_a_plain_object_is_one_json_field() -> None:
     assert build({}, {"=": '{"a": 1}'}).kind == "json"
     assert read(build({}, {"=": '{"a": 1}'})).value == {"a": 1}
     assert read(build({}, {"=": "[1]"})).wrong == {"": "Must be a JSON object."}
@@ -135,9 +135,9 @@ def test_a_root_that_is_no_plain_object_is_asked_for_as_json() -> None:
     assert build({"type": "object", "properties": {}}, {}).kind == "object"
 
 
-def test_a_file_is_text_or_base64_as_the_schema_says() -> None:
+def test_file_is_read_as_text_or_base64_by_its_schema() -> None:
     encoded = {"type": "string", "contentEncoding": "base64"}
     plain = {"type": "string", "contentMediaType": "text/csv"}
-    assert only(encoded, {"@/a": "AP8="}).text == "AP8="
-    assert only(plain, {"@/a": "YSxi"}).text == "a,b"
-    assert only(plain, {"/a": "typed", "@/a": ""}).text == "typed"
+    assert only_field(encoded, {"@/a": "AP8="}).text == "AP8="
+    assert only_field(plain, {"@/a": "YSxi"}).text == "a,b"
+    assert only_field(plain, {"/a": "typed", "@/a": ""}).text == "typed"

@@ -1,4 +1,4 @@
-"""Headers that repeat arguments: when they have to be there, and when they are right."""
+"""Headers that repeat arguments: when they are required, and when they are valid."""
 
 from typing import Any
 
@@ -40,13 +40,13 @@ def refused(arguments: JsonObject, **headers: str) -> int:
 
 
 @given(values)
-def test_what_the_official_client_sends_is_right(arguments: JsonObject) -> None:
+def test_headers_of_the_official_client_are_accepted(arguments: JsonObject) -> None:
     sent = mcp_param_headers(x_mcp_header_map(SCHEMA), arguments)
     headers = {name.lower().encode(): value.encode("latin-1") for name, value in sent.items()}
     check_repeated(repeated_arguments(SCHEMA), arguments, headers)
 
 
-def test_what_is_missing_or_different_or_too_much_is_not() -> None:
+def test_missing_different_or_additional_header_is_refused() -> None:
     assert refused({"region": "eu"}) == HEADER_MISMATCH
     assert refused({"region": "eu"}, region="us") == HEADER_MISMATCH
     assert refused({}, region="eu") == HEADER_MISMATCH
@@ -58,7 +58,7 @@ def test_what_is_missing_or_different_or_too_much_is_not() -> None:
     assert refused({"inner": {"deep": "a"}}) == HEADER_MISMATCH
 
 
-def test_one_number_may_be_written_in_two_ways() -> None:
+def test_number_may_be_written_in_two_forms() -> None:
     check_repeated(repeated_arguments(SCHEMA), {"count": 42}, {b"mcp-param-count": b"42.0"})
 
 
@@ -76,11 +76,11 @@ def test_one_number_may_be_written_in_two_ways() -> None:
         {"$defs": {"d": {"type": "string", "x-mcp-header": "A"}}},
     ],
 )
-def test_a_schema_that_breaks_the_rules_wants_nothing_repeated(schema: JsonObject) -> None:
+def test_schema_that_breaks_the_rules_requires_no_headers(schema: JsonObject) -> None:
     assert repeated_arguments(schema) == ()
 
 
-def test_values_are_not_taken_for_schemas() -> None:
+def test_values_in_a_schema_are_not_read_as_schemas() -> None:
     data: Any = {"type": "string", "x-mcp-header": "A"}
     schema: JsonObject = {"properties": {"a": {"default": data, "enum": [data], "const": data}}}
     assert repeated_arguments(schema) == ()

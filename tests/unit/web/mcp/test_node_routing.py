@@ -1,4 +1,4 @@
-"""Messages that another node handles: which of them end with their client, and which arrive in any case."""
+"""Messages that another node handles: which of them end when their client disconnects."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -24,19 +24,19 @@ pytestmark = pytest.mark.anyio
 OTHER = "the-other-node"
 
 
-class Others:
-    """The other nodes. They respond after a moment, in which a client that left is noticed."""
+class OtherNodes:
+    """The other nodes; they respond only after a disconnected client would be noticed."""
 
     def __init__(self) -> None:
         self.received: list[bytes] = []
         self.seconds: list[float | None] = []
 
     async def others(self) -> list[str]:
-        """Return the one other node."""
+        """Return the ids of the other nodes."""
         return [OTHER]
 
     async def runs(self, node: str) -> bool:
-        """Return whether it is the other node."""
+        """Return whether a node is running."""
         return node == OTHER
 
     @asynccontextmanager
@@ -54,16 +54,16 @@ async def _nothing() -> AsyncGenerator[bytes]:
 
 
 async def leave() -> Message:
-    """Receive the end of the client's connection."""
+    """Return the end of the client's connection."""
     return {"type": "http.disconnect"}
 
 
 async def ignore(_: Message) -> None:
-    """Send nothing."""
+    """Discard a message."""
 
 
-async def route(others: Others, session: str, message: dict[str, object]) -> bool:
-    """Route a message of a client that has left."""
+async def route(others: OtherNodes, session: str, message: dict[str, object]) -> bool:
+    """Route a message of a client that has disconnected."""
     routing = NodeRouting("this-node", NodeProxy(cast("NodeClient", others)))
     body = dumps({"jsonrpc": "2.0", **message})
     scope: Scope = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": []}
@@ -81,21 +81,21 @@ SESSION = StateSeal(b"key").close({"node": OTHER}, None, seconds=60)
         {"method": "notifications/roots/list_changed"},
     ],
 )
-async def test_answer_and_notification_arrive_although_their_client_has_left(message: dict[str, object]) -> None:
-    others = Others()
+async def test_answer_and_notification_arrive_after_their_client_disconnected(message: dict[str, object]) -> None:
+    others = OtherNodes()
     assert await route(others, SESSION, message)
     assert len(others.received) == 1
-    assert others.seconds[0] is not None  # a node that hangs must not keep the message for good
+    assert others.seconds[0] is not None  # a hanging node must not keep the message forever
 
 
 async def test_request_ends_with_its_client() -> None:
-    others = Others()
+    others = OtherNodes()
     assert await route(others, SESSION, {"id": 1, "method": "resources/subscribe", "params": {"uri": "a://b"}})
     assert others.received == []
 
 
-async def test_cancellation_reaches_all_nodes_although_its_client_has_left() -> None:
-    others = Others()
+async def test_cancellation_reaches_all_nodes_after_its_client_disconnected() -> None:
+    others = OtherNodes()
     assert not await route(others, SESSION, {"method": "notifications/cancelled", "params": {"requestId": 1}})
     assert len(others.received) == 1
     assert others.seconds[0] is not None

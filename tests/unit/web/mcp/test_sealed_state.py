@@ -1,4 +1,4 @@
-"""Sealed state comes back unchanged, for the same asker and request, in time; or it does not come back."""
+"""Sealed state is returned unchanged for the same principal and request in time, and otherwise refused."""
 
 import base64
 
@@ -8,30 +8,21 @@ from hypothesis import strategies as st
 
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.web.mcp.sealed_state import LONGEST, BrokenSeal, StateSeal, TooMuchState
+from unit.clock import Clock
 
 texts = st.text(alphabet=st.characters(codec="utf-8"), max_size=20)
 contents = st.dictionaries(texts, st.none() | texts | st.integers(-9, 9) | st.lists(texts, max_size=3), max_size=4)
 BOUND: Json = [{"name": "owner"}, "all", "tools/call", "digest"]
 
 
-class Clock:
-    """Tells the time it is told."""
-
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @given(contents)
-def test_what_was_sealed_comes_back(content: JsonObject) -> None:
+def test_sealed_content_is_read_back(content: JsonObject) -> None:
     seal = StateSeal(b"key")
     assert seal.open(seal.close(content, BOUND, seconds=60), BOUND) == content
 
 
 @given(contents, st.data())
-def test_no_text_with_another_letter_is_taken(content: JsonObject, data: st.DataObject) -> None:
+def test_changed_text_is_refused(content: JsonObject, data: st.DataObject) -> None:
     seal = StateSeal(b"key", Clock())
     sealed = seal.close(content, BOUND, seconds=60)
     place = data.draw(st.integers(0, len(sealed) - 1))
@@ -42,24 +33,24 @@ def test_no_text_with_another_letter_is_taken(content: JsonObject, data: st.Data
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_opened_or_refused_and_nothing_else(text: str) -> None:
+def test_arbitrary_text_is_refused(text: str) -> None:
     with pytest.raises(BrokenSeal):
         StateSeal(b"key").open(text, BOUND)
 
 
 @pytest.mark.parametrize("other", [[], [*BOUND, ""], [{"name": "other"}, *BOUND[1:]], "all"])
-def test_it_holds_for_nothing_else(other: Json) -> None:
+def test_seal_is_bound_to_its_request(other: Json) -> None:
     seal = StateSeal(b"key")
     with pytest.raises(BrokenSeal):
         seal.open(seal.close({"a": 1}, BOUND, seconds=60), other)
 
 
-def test_another_key_does_not_open_it() -> None:
+def test_seal_is_bound_to_its_key() -> None:
     with pytest.raises(BrokenSeal):
         StateSeal(b"other").open(StateSeal(b"key").close({}, BOUND, seconds=60), BOUND)
 
 
-def test_it_holds_for_its_time_and_no_longer() -> None:
+def test_seal_expires() -> None:
     clock = Clock()
     seal = StateSeal(b"key", clock)
     sealed = seal.close({"a": 1}, BOUND, seconds=60)
@@ -70,7 +61,7 @@ def test_it_holds_for_its_time_and_no_longer() -> None:
         seal.open(sealed, BOUND)
 
 
-def test_too_much_is_not_sealed_and_not_even_decoded() -> None:
+def test_oversized_content_is_refused_before_decoding() -> None:
     with pytest.raises(TooMuchState):
         StateSeal(b"key").close({"a": "x" * LONGEST}, BOUND, seconds=60)
     with pytest.raises(BrokenSeal):

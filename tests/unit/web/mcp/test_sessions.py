@@ -35,7 +35,7 @@ def opened(table: McpSessions, key: str, number: int) -> list[str]:
     return ids
 
 
-def test_an_id_carries_what_the_client_declared_into_another_run() -> None:
+def test_id_carries_the_clients_declaration_across_a_restart() -> None:
     session_id = sessions().new_id(HELLO, ["a"])
     found = sessions().hello_of(session_id, ["a"])
     assert found is not None
@@ -44,7 +44,7 @@ def test_an_id_carries_what_the_client_declared_into_another_run() -> None:
     assert found["clientInfo"] == {"name": "client", "version": "1"}
 
 
-def test_an_id_holds_for_what_it_was_made_for_and_with_the_same_key() -> None:
+def test_id_is_bound_to_its_principal_and_key() -> None:
     session_id = sessions().new_id(HELLO, ["a"])
     assert sessions().hello_of(session_id, ["b"]) is None
     assert sessions(key=b"o" * 32).hello_of(session_id, ["a"]) is None
@@ -57,7 +57,7 @@ def test_two_sessions_of_one_client_have_different_ids() -> None:
 
 
 @given(st.integers(0, 200_000), st.integers(0, 200_000))
-def test_an_id_is_bounded_whatever_the_client_declares(capability: int, name: int) -> None:
+def test_length_of_an_id_is_limited(capability: int, name: int) -> None:
     hello: JsonObject = {
         "protocolVersion": "2025-11-25",
         "capabilities": {"sampling": {}, "experimental": {"x": "y" * capability}},
@@ -73,12 +73,12 @@ def test_an_id_is_bounded_whatever_the_client_declares(capability: int, name: in
 
 
 @pytest.mark.parametrize("hello", [{}, {"capabilities": 1, "clientInfo": [], "protocolVersion": None}])
-def test_an_odd_handshake_still_gets_an_id(hello: JsonObject) -> None:
+def test_malformed_handshake_still_gets_an_id(hello: JsonObject) -> None:
     table = sessions()
     assert table.hello_of(table.new_id(hello, ["a"]), ["a"]) is not None
 
 
-def test_an_ended_session_is_not_opened_again_in_the_next_run(tmp_path: Path) -> None:
+def test_ended_session_stays_ended_after_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "ended"
     first = McpSessions(StateSeal(KEY), EndedSessions(file))
     gone, kept = first.new_id(HELLO, ["a"]), first.new_id(HELLO, ["a"])
@@ -89,7 +89,7 @@ def test_an_ended_session_is_not_opened_again_in_the_next_run(tmp_path: Path) ->
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_file_of_ended_sessions_stays_small(tmp_path: Path) -> None:
+def test_size_of_the_file_of_ended_sessions_is_limited(tmp_path: Path) -> None:
     file = tmp_path / "ended"
     file.write_text("".join(f"{number:032x} {2**40}\n" for number in range(2 * KEPT)), encoding="ascii")
     EndedSessions(file).add("one more", 60)
@@ -97,7 +97,7 @@ def test_the_file_of_ended_sessions_stays_small(tmp_path: Path) -> None:
     assert "one more" in EndedSessions(file)
 
 
-def test_ended_sessions_are_forgotten_when_their_ids_have_expired(tmp_path: Path) -> None:
+def test_ended_sessions_are_dropped_when_their_ids_expire(tmp_path: Path) -> None:
     file, now = tmp_path / "ended", [1_000.0]
     EndedSessions(file, lambda: now[0]).add("a", 60)
     assert "a" in EndedSessions(file, lambda: now[0])
@@ -105,7 +105,7 @@ def test_ended_sessions_are_forgotten_when_their_ids_have_expired(tmp_path: Path
     assert "a" not in EndedSessions(file, lambda: now[0])
 
 
-def test_a_principal_with_too_many_sessions_loses_its_least_recently_used() -> None:
+def test_principal_with_too_many_sessions_loses_the_least_recently_used() -> None:
     table = sessions(most_of_one=3)
     others, own = opened(table, "b", 3), opened(table, "a", 3)
     table.touch(own[0])
@@ -114,7 +114,7 @@ def test_a_principal_with_too_many_sessions_loses_its_least_recently_used() -> N
     assert others[0] in table.of("b")
 
 
-def test_a_busy_session_is_kept_and_a_principal_with_only_busy_ones_is_refused() -> None:
+def test_busy_session_is_kept_and_a_principal_with_only_busy_ones_is_refused() -> None:
     table = sessions(most_of_one=2)
     own = opened(table, "a", 2)
     assert table.surplus("a", lambda each: each == own[0]) == own[1]
@@ -123,7 +123,7 @@ def test_a_busy_session_is_kept_and_a_principal_with_only_busy_ones_is_refused()
         table.surplus("a", lambda each: each == own[0])
 
 
-def test_when_all_together_have_too_many_the_largest_gives_one_up() -> None:
+def test_principal_with_the_most_sessions_loses_one_at_the_total_limit() -> None:
     table = sessions(most=6, most_of_one=4)
     large, small = opened(table, "a", 4), opened(table, "b", 2)
     assert table.surplus("b", idle) == large[0]
@@ -134,7 +134,7 @@ def test_when_all_together_have_too_many_the_largest_gives_one_up() -> None:
     assert table.surplus("b", idle) == small[0]
 
 
-def test_a_forgotten_session_frees_its_place() -> None:
+def test_forgotten_session_frees_its_place() -> None:
     table = sessions(most_of_one=1)
     (own,) = opened(table, "a", 1)
     table.forget(own)

@@ -1,11 +1,11 @@
-"""Who wants to hear of which resource."""
+"""Subscriptions: which holders follow which resource."""
 
 from toolcrib.web.mcp.subscriptions import Holder, Subscriptions
 
 ONE, OTHER = Holder("owner", "1"), Holder("owner", "2")
 
 
-def test_the_server_is_asked_to_stop_when_the_last_of_a_name_has_gone() -> None:
+def test_subscription_ends_with_its_last_holder() -> None:
     table = Subscriptions()
     for holder in (ONE, OTHER, Holder("session")):
         table.add("s", "a://1", holder)
@@ -16,7 +16,7 @@ def test_the_server_is_asked_to_stop_when_the_last_of_a_name_has_gone() -> None:
     assert list(table.holders("s", "a://1")) == []
 
 
-def test_one_that_has_gone_is_forgotten_everywhere() -> None:
+def test_holder_is_removed_from_all_its_resources() -> None:
     table = Subscriptions()
     table.add("s", "a://1", ONE)
     table.add("s", "a://2", ONE)
@@ -25,7 +25,7 @@ def test_one_that_has_gone_is_forgotten_everywhere() -> None:
     assert list(table.holders("s", "a://2")) == [(OTHER, "a://2")]
 
 
-def test_who_asked_for_a_place_hears_of_what_lies_below_it() -> None:
+def test_holder_of_a_directory_follows_the_resources_below_it() -> None:
     table = Subscriptions()
     table.add("s", "file:///project", ONE)
     assert list(table.holders("s", "file:///project/a.txt")) == [(ONE, "file:///project")]

@@ -1,4 +1,4 @@
-"""Which URIs a template stands for."""
+"""Which URIs a template matches."""
 
 import pytest
 from hypothesis import given, settings
@@ -27,7 +27,7 @@ segments = st.text(alphabet="abcXYZ0189-._~%", min_size=1, max_size=8)
         ("test://{id}/data", "test://1/data"),
     ],
 )
-def test_a_template_stands_for_what_it_can_become(template: str, uri: str) -> None:
+def test_template_matches_its_expansions(template: str, uri: str) -> None:
     assert matches(template, uri)
 
 
@@ -45,12 +45,12 @@ def test_a_template_stands_for_what_it_can_become(template: str, uri: str) -> No
         ("note://{id}", "NOTE://7"),
     ],
 )
-def test_and_for_nothing_else(template: str, uri: str) -> None:
+def test_template_matches_no_other_uri(template: str, uri: str) -> None:
     assert not matches(template, uri)
 
 
 @given(st.lists(segments, min_size=1, max_size=5))
-def test_any_values_that_are_put_in_are_found_again(values: list[str]) -> None:
+def test_expansion_with_any_values_matches(values: list[str]) -> None:
     template = "x://" + "/".join(f"{{v{number}}}" for number in range(len(values)))
     assert matches(template, "x://" + "/".join(values))
 
@@ -62,13 +62,13 @@ def test_any_two_texts_can_be_compared(template: str, uri: str) -> None:
 
 @settings(deadline=2_000)
 @given(st.integers(1, 60))
-def test_many_variables_side_by_side_take_no_longer_than_their_number(count: int) -> None:
+def test_adjacent_variables_do_not_cause_backtracking(count: int) -> None:
     assert not matches("x://" + "{a}" * count + "/end", "x://" + "a" * 500)
 
 
-def test_what_is_too_long_matches_nothing() -> None:
+def test_long_uri_matches_nothing() -> None:
     assert not matches("{+a}", "a" * (LONGEST + 1))
 
 
-def test_the_template_that_says_more_weighs_more() -> None:
+def test_more_specific_template_weighs_more() -> None:
     assert weight("note://books/{id}") > weight("note://{+any}")
