@@ -4,9 +4,11 @@ Judges a definition as written; the trust prompt shows the result. Must never pu
 """
 
 import itertools
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from toolcrib.model.servers import ServerSpec
@@ -60,7 +62,7 @@ def _of_command(spec: ServerSpec) -> Iterator[Danger]:
     elif name in SHELLS:
         yield Danger("shell", f"It runs a shell ({name}).", grave=True)
     if name in _CONTAINERS:
-        yield from _of_container(arguments, shown)
+        yield from _of_container(spec, arguments, shown)
     if name in _RUNNERS:
         yield from _of_runner(name, arguments, shown)
     if spec.source.project is not None and _is_relative(rest[0]):
@@ -69,7 +71,9 @@ def _of_command(spec: ServerSpec) -> Iterator[Danger]:
         yield Danger("download", f"It runs {name}, which loads something from the network.")
 
 
-def _of_container(arguments: Sequence[str], shown: Sequence[str]) -> Iterator[Danger]:
+def _of_container(spec: ServerSpec, arguments: Sequence[str], shown: Sequence[str]) -> Iterator[Danger]:
+    if spec.sandbox.is_confined:
+        yield Danger("container", "Its container runs outside of the sandbox, with what these options give it.")
     joined = [*arguments, *(f"{a}={b}" for a, b in itertools.pairwise(arguments))]
     for argument in joined:
         flag, _, value = argument.partition("=")
@@ -79,7 +83,9 @@ def _of_container(arguments: Sequence[str], shown: Sequence[str]) -> Iterator[Da
             yield Danger("privileged_container", f"The container shares the host's {flag[2:]}.", grave=True)
         elif flag in ("--cap-add", "--device", "--security-opt") and value:
             yield Danger("privileged_container", f"The container gets {flag} {_display(value)}.", grave=True)
-        elif flag in ("-v", "--volume", "--mount") and _GRAVE_MOUNT.match(_mount_source(value)):
+        elif flag in ("-v", "--volume", "--mount") and (
+            _GRAVE_MOUNT.match(_mount_source(value)) or _is_outside(spec, value)
+        ):
             yield Danger("privileged_container", f"The container sees {_display(value)} of this machine.", grave=True)
     named = (i for i, a in enumerate(arguments) if i and "/" in a and "=" not in a and not a.startswith(("-", "/")))
     index = next(named, None)
@@ -92,6 +98,16 @@ def _of_container(arguments: Sequence[str], shown: Sequence[str]) -> Iterator[Da
 def _mount_source(value: str) -> str:
     source = re.search(r"(?:^|,)(?:source|src)=([^,]*)", value)
     return source[1] if source else value
+
+
+def _is_outside(spec: ServerSpec, mount: str) -> bool:
+    """Return whether a project's definition mounts something outside of the project."""
+    source, is_bound = _mount_source(mount), "=" in mount or ":" in mount
+    path = source.partition(":")[0]
+    is_path = path.startswith(("/", "~", "$HOME", "${HOME}", "${env:HOME}", "${userHome}")) or ".." in path.split("/")
+    if spec.source.project is None or not is_path or not is_bound:
+        return False
+    return not Path(os.path.normpath(path)).is_relative_to(spec.source.project)
 
 
 def _of_runner(name: str, arguments: Sequence[str], shown: Sequence[str]) -> Iterator[Danger]:

@@ -25,6 +25,10 @@ _PATHS: Final = (
     re.compile(rf"(?:^|[\s(])(/[^\s:'\"]{{1,{_LONGEST_PATH}}}): {_DENIED}", re.IGNORECASE),
     re.compile(rf"['\"](/[^'\"\n]{{1,{_LONGEST_PATH}}})['\"]: (?:\[Errno \d+\] )?{_DENIED}", re.IGNORECASE),
 )
+_SOCKETS: Final = re.compile(
+    rf"\bunix(?:://)? ?(/[^\s:'\"]{{1,{_LONGEST_PATH}}}): (?:socket|connect): {_DENIED}", re.IGNORECASE
+)
+_ENGINES: Final = re.compile(r"/(?:docker|podman|containerd|crio|nerdctl)[^/]*(?:/[^/]*)?\.sock$")
 _HOSTS: Final = re.compile(r"(?:getaddrinfo E[A-Z_]+|connect E(?:ACCES|PERM)) ([\w.\[\]:-]{1,253})")
 _NO_NETWORK: Final = re.compile(
     r"name resolution|EAI_AGAIN|\[Errno 1\] Operation not permitted(?!: ['\"]/)|Network is unreachable"
@@ -40,6 +44,8 @@ def refused_accesses(text: str, grants: SandboxGrants) -> Iterator[RefusedAccess
             yield RefusedAccess("read", real)
         elif not grants.allows(real, write=True):
             yield RefusedAccess("write", real)
+    if not grants.sockets:
+        yield from (RefusedAccess("write", os.path.realpath(path)) for path in dict.fromkeys(_SOCKETS.findall(text)))
     if grants.network != "none":
         return
     hosts = list(dict.fromkeys(_HOSTS.findall(text)))
@@ -84,5 +90,10 @@ def refusal_problem(spec: ServerSpec, access: RefusedAccess) -> Problem:
         quoted = shlex.quote(target)
         options = f"--write {quoted}" if access.kind == "write" else f"--read {quoted}` or `--write {quoted}"
     message = f'The sandbox of server "{spec.name}" ({spec.sandbox.profile}) refused {what}.'
+    if _ENGINES.search(target):
+        message += (
+            " Through this socket a server can start containers that read and write every file of this machine,"
+            " so its sandbox no longer protects anything."
+        )
     hint = f"If the server needs it, run `toolcrib mcp sandbox {name}` with `{options}`."
     return Problem("sandbox.refused", message, hint)

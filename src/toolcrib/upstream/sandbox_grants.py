@@ -14,7 +14,6 @@ follow a link out of a directory that the server can write: the server may have 
 
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from toolcrib.base.home import Home
 from toolcrib.model.sandbox import SandboxGrants
 from toolcrib.model.servers import ResolvedServer, ServerSpec
 from toolcrib.servers.sandbox import registry_origin
+from toolcrib.upstream.container_grants import ENGINES, Container, is_socket
 from toolcrib.upstream.learning import CREDENTIALS
 
 _SYSTEM_LINUX: Final = (
@@ -63,7 +63,6 @@ class _Runner:
     caches: Mapping[str, str] = field(default_factory=dict[str, str])
     reads: tuple[str, ...] = ()
     offline: tuple[str, ...] = ()
-    uses_sockets: bool = False
 
 
 _BROWSERS: Final = (".cache/ms-playwright", "Library/Caches/ms-playwright")
@@ -78,17 +77,17 @@ _NODE: Final = _Runner(
 _PNPM: Final = replace(_NODE, caches={**_NODE.caches, "npm_config_store_dir": "pnpm"})  # npm warns about this one
 _PYTHON: Final = _Runner(
     {"UV_CACHE_DIR": "uv", "UV_TOOL_DIR": "uv-tools", "PIP_CACHE_DIR": "pip", "PIPX_HOME": "pipx"},
-    (".config/uv", ".config/pip", ".pip", ".pypirc", ".local/share/uv/python"),
+    (".config/uv", ".config/pip", ".pip", ".local/share/uv/python"),
     ("UV_OFFLINE", "PIP_NO_INDEX"),
 )
 _DENO: Final = _Runner({"DENO_DIR": "deno"})
-_DOCKER: Final = _Runner(reads=(".docker", ".config/containers"), uses_sockets=True)
+_ENGINE: Final = _Runner(reads=(".docker", ".config/containers"))
 _RUNNERS: Final[Mapping[str, _Runner]] = {
     **dict.fromkeys(("npx", "npm", "yarn", "bun", "bunx", "node"), _NODE),
     **dict.fromkeys(("pnpm", "pnpx"), _PNPM),
     **dict.fromkeys(("uvx", "uv", "pipx"), _PYTHON),
     "deno": _DENO,
-    **dict.fromkeys(("docker", "podman"), _DOCKER),
+    **dict.fromkeys(ENGINES, _ENGINE),
 }
 
 
@@ -124,7 +123,10 @@ class _Granting:
         self._bundles = Home(deps.root.parent).server_bundles
         self._private = deps.root / sha256(f"{spec.source.file}#{spec.name}".encode()).hexdigest()[:16]
         runner = Path(resolved.command or "").name
-        self._runner = _RUNNERS.get(runner.removesuffix(".cmd").removesuffix(".exe"), _Runner())
+        known = _RUNNERS.get(runner.removesuffix(".cmd").removesuffix(".exe"), _Runner())
+        self._program = self._found_program()
+        # The server could write a program of such a name itself, to read what only the runner may read.
+        self._runner = replace(known, reads=()) if self._is_changeable(self._program) else known
 
     def result(self) -> ResolvedServer:
         sandbox, env = self._spec.sandbox, self._resolved.env
@@ -140,7 +142,7 @@ class _Granting:
         variables = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), private) | self._cached()
         if sandbox.reach == "none":
             variables |= dict.fromkeys(self._runner.offline, "true")
-        followed = _Links(self._changeable())
+        followed = self._links()
         write = followed.resolve(*_DEVICES, private, *(() if is_strict else work), *sandbox.write)
         read = followed.resolve(*system, *programs, *(work if is_strict else ()), *sandbox.read)
         granted = SandboxGrants(
@@ -148,8 +150,9 @@ class _Granting:
             write=_outermost(write),
             network=sandbox.reach,
             create=(private,),
-            sockets=self._runner.uses_sockets or any(map(_is_socket, (*sandbox.read, *sandbox.write))),
         )
+        sockets = self._starts_container(granted) or any(map(is_socket, (*sandbox.read, *sandbox.write)))
+        granted = replace(granted, sockets=sockets)
         return replace(self._resolved, env={**variables, **env}, sandbox=granted)
 
     def _cached(self) -> dict[str, str]:
@@ -169,12 +172,50 @@ class _Granting:
         own = self._own_path.split(os.pathsep)
         named = (each for each in self._path.split(os.pathsep) if each in own or self._may_name(each))
         directories = [Path(each) for each in named if each.startswith("/")]
-        command = self._resolved.command or ""
-        found = shutil.which(command, path=self._path) if os.sep not in command else self._absolute(command)
-        if found is not None and os.access(found, os.X_OK):
+        if (found := self._program) is not None:
             directories += [Path(found).parent, Path(os.path.realpath(found)).parent]
         for directory in dict.fromkeys(directories):
             yield from self._installation(directory)
+
+    def _found_program(self) -> str | None:
+        """Return the file of the command."""
+        command = self._resolved.command or ""
+        found = shutil.which(command, path=self._path) if os.sep not in command else self._absolute(command)
+        return found if found is not None and os.access(found, os.X_OK) else None
+
+    def _is_changeable(self, file: str | None) -> bool:
+        """Return whether the server, or the repository that it comes from, can write a file or a link to it."""
+        if file is None:
+            return True
+        above = {Path(file), Path(os.path.realpath(file))}
+        changeable = [os.path.realpath(each) for each in self._changeable()]
+        return any(path.is_relative_to(each) for path in above for each in changeable)
+
+    def _starts_container(self, granted: SandboxGrants) -> bool:
+        """Return whether the command is an engine's client that starts a container which fits the sandbox."""
+        if self._runner is not _ENGINE:
+            return False
+        is_foreign = self._project is not None or registry_origin(self._spec) is not None
+        container = Container(self._resolved.args, self._resolved.env, is_foreign)
+        is_strict = self._spec.sandbox.profile == "strict"
+
+        def may_mount(source: str, is_written: bool) -> bool:
+            # Only what is open as a whole: below it, the server could put a link before the engine mounts the path.
+            real = self._links().followed(str(Path(self._resolved.cwd or "/", source)))
+            if real is None or real in granted.write or (real in granted.read and not is_written):
+                return real is not None
+            return not is_foreign and not (is_strict and is_written) and self._may_own_mount(real)
+
+        return container.fits(granted.network, may_mount)
+
+    def _may_own_mount(self, real: str) -> bool:
+        """Return whether a definition of the owner may mount a path: the engine has more rights than the account."""
+        try:
+            is_of_account = os.stat(real).st_uid == os.getuid()  # noqa: PTH116 without links
+        except OSError:
+            return False
+        is_safe = not is_socket(real) and not self._is_shared(Path(real)) and not self._is_changeable(real)
+        return is_of_account and is_safe
 
     def _installation(self, directory: Path) -> Iterator[str]:
         """Yield the directory that a program and its libraries are in, and the base of a virtual environment."""
@@ -211,7 +252,7 @@ class _Granting:
             if path.suffix.lower() in _CODE:
                 yield from self._unless_shared(_packages_of(path.parent))
             elif _is_code(path):
-                real = _Links(self._changeable()).followed(str(path))
+                real = self._links().followed(str(path))
                 for file in (path, Path(real or path)):
                     yield from self._installation(file.parent)
         listed = os.pathsep.join(self._resolved.env.get(name, "") for name in _CODE_VARIABLES).split(os.pathsep)
@@ -241,6 +282,9 @@ class _Granting:
         """Return the directories with links of the server, or of the repository that it comes from."""
         project = () if self._project is None else (self._project,)
         return [*project, *self._places(), str(self._private), *self._spec.sandbox.write]
+
+    def _links(self) -> "_Links":
+        return _Links(self._changeable())
 
     def _unless_shared(self, path: Path) -> Iterator[str]:
         if not self._is_shared(path):
@@ -300,13 +344,6 @@ def _base_of(root: Path) -> Path | None:
     # A server may have written this file itself, so the directory has to be what the file claims.
     is_python = base is not None and _is_installation(base.parent) and os.access(base / "python3", os.X_OK)
     return base if is_python else None
-
-
-def _is_socket(path: str) -> bool:
-    try:
-        return stat.S_ISSOCK(Path(path).stat().st_mode)
-    except OSError:
-        return False
 
 
 class _Links:

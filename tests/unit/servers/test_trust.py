@@ -183,6 +183,10 @@ def test_secret_in_arguments_is_masked_in_the_question_and_the_origins(words: li
         (["docker", "run", "-v", "/var/run/docker.sock:/s", "i/x:1"], "privileged_container"),
         (["podman", "run", "--pid=host", "i/x:1"], "privileged_container"),
         (["docker", "run", "--mount", "type=bind,source=/etc,target=/e", "i/x:1"], "privileged_container"),
+        (["docker", "run", "-v", "/h/.ssh:/keys", "i/x:1"], "privileged_container"),
+        (["docker", "run", "-v", "~/.ssh:/keys:ro", "i/x:1"], "privileged_container"),
+        (["docker", "run", "--volume=../other:/data", "i/x:1"], "privileged_container"),
+        (["docker", "run", "--mount", "type=bind,src=/r/../h,dst=/data", "i/x:1"], "privileged_container"),
         (["docker", "run", "ghcr.io/i/x"], "floating_version"),
         (["npx", "-y", "pkg"], "floating_version"),
         (["npx", "-y", "@s/pkg@latest"], "floating_version"),
@@ -195,6 +199,20 @@ def test_command_line_that_hides_what_it_does_has_a_warning(words: list[str], co
     """Inline code, shells, privileged containers, floating versions, and wrappers around them."""
     spec = replace(SPEC, command=words[0], args=tuple(words[1:]), env={})
     assert code in {danger.code for danger in dangers(spec)}
+
+
+@pytest.mark.parametrize("mount", ["/r:/work", "./data:/data:ro", "${workspaceFolder}:/work", "cache:/cache", "/cache"])
+def test_mounts_of_a_project_are_no_danger(mount: str) -> None:
+    spec = replace(SPEC, command="docker", args=("run", "-v", mount, "i/x:1"), env={})
+    own = replace(spec, source=PERSONAL, args=("run", "-v", "/h/notes:/work", "i/x:1"))
+    assert not any(danger.grave for danger in (*dangers(spec), *dangers(own)))
+
+
+def test_trust_prompt_states_that_a_container_runs_outside_of_the_sandbox() -> None:
+    spec = replace(SPEC, command="docker", args=("run", "-i", "i/x:1"), env={}, sandbox=Sandbox("project"))
+    (warning,) = trust_question(spec, {}).dangers
+    assert (warning.code, warning.grave) == ("container", False)
+    assert "outside of the sandbox" in warning.message
 
 
 def test_preload_variables_and_secret_commands_have_a_warning() -> None:

@@ -1,6 +1,7 @@
 """The grants of a sandbox profile: the project and what the server needs, never the user's home or the crib's."""
 
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from toolcrib.model.sandbox import Sandbox, SandboxGrants
 from toolcrib.model.servers import DefinitionSource, ResolvedServer, ServerSpec
-from toolcrib.upstream.refusals import refused_accesses
+from toolcrib.upstream.refusals import refusal_problem, refused_accesses
 from toolcrib.upstream.sandbox_grants import SandboxDeps, grant
 
 
@@ -97,11 +98,118 @@ def test_package_runner_gets_its_own_cache_and_its_installation(machine: Machine
     assert "UV_OFFLINE" not in listed.env
 
 
-def test_only_a_container_engine_or_a_listed_socket_opens_local_sockets(machine: Machine) -> None:
-    docker = machine.granted("docker", "run", "-i", "image", sandbox=Sandbox("strict"))
-    assert docker.granted.sockets
-    assert docker.reads(".docker/config.json")
-    assert not machine.granted("npx", "-y", "server").granted.sockets
+def test_container_engine_reads_its_settings_and_others_do_not(machine: Machine) -> None:
+    machine.program("node/bin/docker")
+    engine, other = machine.granted("docker", "run", "image"), machine.granted("npx", "-y", "server")
+    assert [each.reads(".docker/config.json") for each in (engine, other)] == [True, False]
+    assert not other.granted.sockets
+
+
+@pytest.mark.parametrize(
+    ("words", "fits"),
+    [
+        ("run image", True),
+        ("run -i --rm --init -e KEY --name=x --pull never -m 1g image serve -v /:/host", True),
+        ("container run -it --network none --security-opt no-new-privileges image", True),
+        ("run -v {project}:/work image", True),
+        ("run -v .:/work:ro --mount type=bind,src={project},dst=/two,readonly image", True),
+        ("run -v /cache --mount type=tmpfs,dst=/tmp image", True),
+        ("run -v {project}/sub:/work image", False),  # the server could put a link there
+        ("run -v {project}/link:/work image", False),
+        ("run -v {home}/docs:/work image", False),
+        ("run -v {home}:/work:ro image", False),
+        ("run -v /:/host image", False),
+        ("run -v /run/docker.sock:/run/docker.sock image", False),
+        ("run -v data-of-others:/data image", False),
+        ("run --mount type=volume,src=data-of-others,dst=/data image", False),
+        ("run --mount type=bind,src={project},dst=/work,bind-propagation=shared image", False),
+        ("run --mount=type=bind,src={home}/docs,dst=/work image", False),
+        ("run --privileged image", False),
+        ("run --privileged=true image", False),
+        ("run --network host image", False),
+        ("run --net=container:other image", False),
+        ("run --pid host image", False),
+        ("run --device /dev/mem image", False),
+        ("run --cap-add ALL image", False),
+        ("run --security-opt seccomp=unconfined image", False),
+        ("run --volumes-from other image", False),
+        ("run -v/:/host image", False),
+        ("run -eKEY image", False),
+        ("run --unknown image", False),
+        ("-H unix:///run/user/1000/bus run image", False),
+        ("exec -i other serve", False),
+        ("compose up", False),
+        ("mcp gateway run", False),
+        ("", False),
+    ],
+)
+def test_only_containers_that_fit_the_sandbox_open_local_sockets(machine: Machine, words: str, fits: bool) -> None:
+    machine.program("node/bin/docker")
+    (machine.project / "sub").mkdir()
+    (machine.project / "link").symlink_to(machine.home / "docs")
+    arguments = words.format(project=machine.project, home=machine.home).split()
+    assert machine.granted("docker", *arguments).granted.sockets is fits
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "words", "fits"),
+    [
+        (Sandbox("strict"), "run image", False),
+        (Sandbox("strict"), "run --network none image", True),
+        (Sandbox("strict"), "run --network none -v {project}:/work image", False),
+        (Sandbox("strict"), "run --network none -v {project}:/work:ro image", True),
+        (Sandbox("project", hosts=("example.com",)), "run image", False),
+        (Sandbox("project", network=False), "run image", False),
+        (Sandbox("strict", network=True), "run image", True),
+        (Sandbox("project", write=("{home}/docs",)), "run -v {home}/docs:/docs image", True),
+        (Sandbox("project", read=("{home}/docs",)), "run -v {home}/docs:/docs image", False),
+        (Sandbox("project", read=("{home}/docs",)), "run -v {home}/docs:/docs:ro image", True),
+    ],
+)
+def test_container_gets_the_network_and_paths_of_the_profile_only(
+    machine: Machine, sandbox: Sandbox, words: str, fits: bool
+) -> None:
+    machine.program("node/bin/docker")
+    read, write = (tuple(each.format(home=machine.home) for each in paths) for paths in (sandbox.read, sandbox.write))
+    arguments = words.format(project=machine.project, home=machine.home).split()
+    chosen = replace(sandbox, read=read, write=write)
+    assert machine.granted("docker", *arguments, sandbox=chosen).granted.sockets is fits
+
+
+def test_owner_may_mount_own_directories_and_name_the_engine(machine: Machine) -> None:
+    machine.program("node/bin/docker")
+    words, env = ("run", "-v", f"{machine.home}/docs:/docs", "image"), {"DOCKER_HOST": "unix:///run/user/1000/docker"}
+    assert machine.granted("docker", *words, is_own=True, env=env).granted.sockets
+    assert not machine.granted("docker", "run", "-v", f"{machine.home}:/x", "image", is_own=True).granted.sockets
+    assert not machine.granted("docker", *words, is_own=True, sandbox=Sandbox("strict", network=True)).granted.sockets
+
+
+@pytest.mark.parametrize("name", ["DOCKER_HOST", "DOCKER_CONFIG", "LD_PRELOAD", "PATH", "HOME", "BASH_ENV", "GODEBUG"])
+def test_variables_of_a_project_for_the_client_open_no_socket(machine: Machine, name: str) -> None:
+    machine.program("node/bin/docker")
+    env = {name: f"{machine.home}/node/bin"}
+    assert not machine.granted("docker", "run", "-e", name, "image", env=env).granted.sockets
+    assert machine.granted("docker", "run", "-e", "KEY", "image", env={"KEY": "x"}).granted.sockets
+    assert not machine.granted("docker", "run", "image", env={"KEY": "x"}).granted.sockets  # for the client, then
+
+
+def test_program_of_a_project_that_is_named_like_a_runner_opens_nothing(machine: Machine) -> None:
+    machine.program("project/docker")
+    machine.program("project/npx")
+    (machine.home / "node" / "bin" / "docker").symlink_to(machine.project / "docker")
+    for command in (f"{machine.project}/docker", "./docker", "docker"):
+        server = machine.granted(command, "run", "image")
+        assert not server.granted.sockets
+        assert not server.reads(".docker/config.json")
+    assert not machine.granted("./npx", "-y", "server").reads(".npmrc")
+
+
+def test_listed_socket_opens_local_sockets(machine: Machine) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        path = machine.home / "s"
+        listening.bind(os.path.relpath(path))
+        listed = Sandbox("strict", write=(str(path),))
+        assert machine.granted("docker", "exec", "other", sandbox=listed).granted.sockets
 
 
 def test_private_files_next_to_programs_are_not_granted(machine: Machine) -> None:
@@ -162,6 +270,21 @@ def test_strict_profile_grants_writing_only_to_temporary_files(machine: Machine)
 def test_refused_paths_are_found_in_the_output_of_servers(text: str, target: str) -> None:
     grants = SandboxGrants(read=("/usr",), write=("/tmp",))
     assert [(each.kind, each.target) for each in refused_accesses(text, grants)] == [("read", target)]
+
+
+def test_refused_socket_of_an_engine_is_reported_as_a_way_out() -> None:
+    text = (
+        "docker: permission denied while trying to connect to the Docker daemon socket at "
+        "unix:///srv/docker.sock: Head "
+        '"http://%2Fsrv%2Fdocker.sock/_ping": dial unix /srv/docker.sock: socket: permission denied'
+    )
+    (refused,) = refused_accesses(text, SandboxGrants())
+    assert (refused.kind, refused.target) == ("write", "/srv/docker.sock")
+    assert not list(refused_accesses(text, SandboxGrants(sockets=True)))
+    spec = ServerSpec("x", "stdio", DefinitionSource("toolcrib", "user", "mcp.json"), sandbox=Sandbox("project"))
+    problem = refusal_problem(spec, refused)
+    assert "read and write every file of this machine" in problem.message
+    assert "--write /srv/docker.sock" in (problem.hint or "")
 
 
 def test_only_accesses_outside_the_grants_count_as_refused() -> None:
