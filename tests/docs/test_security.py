@@ -71,7 +71,7 @@ SHOWN = {
     "does not exist for it": "test_no_route_gives_a_guest_anything_of_a_hidden_server",
     "Revoking a token ends its sessions": "test_revoking_a_token_pauses_its_schedules_and_ends_its_sessions",
     "never pinned without the owner": "test_a_token_cannot_pin_what_becomes_a_prompt",
-    "is masked by one set of rules": "test_planted_secrets_come_out_nowhere",
+    "is masked by one set of rules": "test_planted_secrets_appear_in_no_output",
     "at least 95 % are masked": "test_95_percent_of_kinds_are_masked",
     "where there is none that is recommended": "test_keyring_that_is_not_recommended_gets_no_secret",
     "only use secrets that were stored for it": "test_secret_of_the_user_cannot_be_used_by_a_project",

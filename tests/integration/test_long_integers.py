@@ -30,14 +30,14 @@ META = f'{{"{KEY}/protocolVersion":"2026-07-28","{KEY}/clientCapabilities":{{}}}
 
 
 @dataclass(frozen=True)
-class Desk:
-    """A crib with one upstream server, and two ways to ask it."""
+class NumbersCrib:
+    """A crib with one upstream server, its API client and a plain HTTP client."""
 
-    raw: httpx2.AsyncClient
-    client: ApiClient
+    http: httpx2.AsyncClient
+    api: ApiClient
 
     async def send(self, method: str, params: str, *, modern: bool = True) -> str:
-        """Send a message of MCP, byte for byte; return the answer as it came."""
+        """Send an MCP message as written; return the text of the response."""
         body = f'{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}'
         headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
         if modern:
@@ -45,18 +45,18 @@ class Desk:
             headers |= {"mcp-name": "echo"} if method == "tools/call" else {}
         elif method != "initialize":
             headers |= {"mcp-session-id": await self.session()}
-        answer = await self.raw.post("/mcp/servers/numbers", content=body, headers=headers)
+        answer = await self.http.post("/mcp/servers/numbers", content=body, headers=headers)
         return answer.headers.get("mcp-session-id", "") if method == "initialize" else answer.text
 
     async def session(self) -> str:
-        """The id of a new session of the legacy era."""
+        """Open a session of the legacy era and return its id."""
         about = '"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}'
         return await self.send("initialize", f"{{{about}}}", modern=False)
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
-    """A crib that knows what its upstream offers."""
+async def numbers(tmp_path: Path) -> AsyncGenerator[NumbersCrib]:
+    """A crib that has listed the tools of its upstream."""
     home = prepare_home(tmp_path / "home")
     entry = {
         "command": sys.executable,
@@ -65,76 +65,76 @@ async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
     }
     home.mcp_json.write_text(json.dumps({"mcpServers": {"numbers": entry}}), encoding="utf-8")
     environment = Environment({"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"})
-    async with opened(Settings(home=home.root, port=0), environment) as desk:
-        await desk.client.call(ECHO, {})
-        yield desk
+    async with open_numbers(Settings(home=home.root, port=0), environment) as numbers:
+        await numbers.api.call(ECHO, {})
+        yield numbers
 
 
 @asynccontextmanager
-async def opened(settings: Settings, environment: Environment) -> AsyncGenerator[Desk]:
-    """A crib that listens."""
+async def open_numbers(settings: Settings, environment: Environment) -> AsyncGenerator[NumbersCrib]:
+    """Run a crib on a free port."""
     async with hold(settings, kind="serve", environment=environment) as holding:
         url, token = holding.info.url, owner_token(holding.crib.home)
         headers = {"authorization": f"Bearer {token}"}
         async with (
-            httpx2.AsyncClient(base_url=url, headers=headers, timeout=30, trust_env=False, verify=PLAIN) as raw,
-            ApiClient(url, token, source="api") as client,
+            httpx2.AsyncClient(base_url=url, headers=headers, timeout=30, trust_env=False, verify=PLAIN) as http,
+            ApiClient(url, token, source="api") as api,
         ):
-            yield Desk(raw, client)
+            yield NumbersCrib(http, api)
 
 
 @pytest.mark.parametrize("modern", [True, False], ids=["modern", "legacy"])
-async def test_arguments_and_results_of_mcp_keep_every_digit(desk: Desk, *, modern: bool) -> None:
+async def test_arguments_and_results_of_mcp_keep_every_digit(numbers: NumbersCrib, *, modern: bool) -> None:
     meta = f',"_meta":{META}' if modern else ""
     params = f'{{"name":"echo","arguments":{{"number":{NUMBER},"less":{-NUMBER},"text":"{NUMBER}"}}{meta}}}'
-    answer = await desk.send("tools/call", params, modern=modern)
+    answer = await numbers.send("tools/call", params, modern=modern)
     assert f'"structuredContent":{{"number":{NUMBER},"less":{-NUMBER},"text":"{NUMBER}"}}' in answer
 
 
-async def test_the_lists_of_tools_keep_every_digit(desk: Desk) -> None:
-    assert f'"maximum":{LARGEST}' in await desk.send("tools/list", f'{{"_meta":{META}}}')
-    (tool,) = [each for each in await desk.client.tools() if each["name"] == "echo" and each["server"] == "numbers"]
+async def test_lists_of_tools_keep_every_digit(numbers: NumbersCrib) -> None:
+    assert f'"maximum":{LARGEST}' in await numbers.send("tools/list", f'{{"_meta":{META}}}')
+    (tool,) = [each for each in await numbers.api.tools() if each["name"] == "echo" and each["server"] == "numbers"]
     assert tool["inputSchema"]["properties"]["number"]["maximum"] == LARGEST
 
 
-async def test_a_rest_call_and_its_record_keep_every_digit(desk: Desk) -> None:
-    answer = await desk.client.call(ECHO, {"number": NUMBER})
+async def test_rest_call_and_its_audit_record_keep_every_digit(numbers: NumbersCrib) -> None:
+    answer = await numbers.api.call(ECHO, {"number": NUMBER})
     assert answer["structuredContent"] == {"number": NUMBER}
-    records = await desk.client.audit(tool=str(ECHO))
+    records = await numbers.api.audit(tool=str(ECHO))
     assert {"number": NUMBER} in [record.get("arguments") for record in records]
-    assert (await desk.client.verify_audit())["ok"]
+    assert (await numbers.api.verify_audit())["ok"]
 
 
-async def test_an_approval_shows_and_runs_the_exact_integer(desk: Desk) -> None:
-    await desk.client.permissions.add_rule({"effect": "ask", "pattern": "numbers/*"})
+async def test_approval_shows_the_exact_integer_and_runs_the_edited_one(numbers: NumbersCrib) -> None:
+    await numbers.api.permissions.add_rule({"effect": "ask", "pattern": "numbers/*"})
     answers: list[object] = []
     async with anyio.create_task_group() as tasks:
 
         async def call() -> None:
             path = "/api/tools/numbers/echo/call?mode=default"
-            answer = await desk.raw.post(path, json={"arguments": {"number": NUMBER}})
+            answer = await numbers.http.post(path, json={"arguments": {"number": NUMBER}})
             answers.append(answer.json()["structuredContent"])
 
         tasks.start_soon(call)
         with anyio.fail_after(30):
-            while not (waiting := await desk.client.permissions.approvals(status="pending")):  # noqa: ASYNC110
+            while not (waiting := await numbers.api.permissions.approvals(status="pending")):  # noqa: ASYNC110
                 await anyio.sleep(0.02)
         assert waiting[0]["arguments"] == {"number": NUMBER}
-        await desk.client.permissions.answer(
+        await numbers.api.permissions.answer(
             waiting[0]["id"], {"decision": "approve", "arguments": {"number": NUMBER + 1}}
         )
     assert answers == [{"number": NUMBER + 1}]
 
 
-async def test_an_integer_with_too_many_digits_is_refused(desk: Desk) -> None:
+async def test_integer_with_too_many_digits_is_refused(numbers: NumbersCrib) -> None:
     params = f'{{"name":"echo","arguments":{{"number":{"9" * (DIGITS_LIMIT + 1)}}},"_meta":{META}}}'
-    answer = json.loads(await desk.send("tools/call", params))
+    answer = json.loads(await numbers.send("tools/call", params))
     assert answer["error"]["code"] == -32700
     assert "digits" in answer["error"]["message"]
 
 
-async def test_a_setting_of_the_crib_takes_no_integer_beyond_64_bits(desk: Desk) -> None:
+async def test_settings_of_the_crib_refuse_integers_beyond_64_bits(numbers: NumbersCrib) -> None:
     body = f'{{"effect":"deny","tool":"numbers/*","priority":{NUMBER}}}'
-    answer = await desk.raw.post("/api/policy/rules", content=body, headers={"content-type": "application/json"})
+    answer = await numbers.http.post("/api/policy/rules", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 400
     assert "64 bits" in answer.text

@@ -1,4 +1,4 @@
-"""A crib whose agents play scripts, and a person at a terminal or with a pipe who speaks with them."""
+"""A home with tools, a crib whose agents play scripts, and commands run in a terminal or a pipe."""
 
 import json
 import sys
@@ -69,14 +69,14 @@ SCRIPTS: Mapping[str, Json] = {
 
 
 class Runtime(PlayedRunner):
-    """Plays the scripts in place of the runtime that sessions have where none is named."""
+    """Plays the scripts under the name of the default runtime."""
 
     name = "claude"
 
 
 @dataclass(frozen=True)
-class Person:
-    """Somebody with a home, in which a crib runs or not."""
+class CommandLine:
+    """Runs commands on one home, with or without a running crib."""
 
     folder: Path
     environment: Environment
@@ -84,22 +84,22 @@ class Person:
 
     @property
     def home(self) -> Path:
-        """Where everything is kept."""
+        """The crib's home."""
         return self.folder / "home"
 
     @asynccontextmanager
     async def crib(self) -> AsyncGenerator[Holding]:
-        """The crib, in this process."""
+        """Run the crib in this process."""
         async with hold(Settings(home=self.home), kind="serve", port=0, environment=self.environment) as holding:
             holding.crib.runners.add(self.runtime)
             yield holding
 
     def client(self, holding: Holding) -> ApiClient:
-        """Another way into the same crib."""
+        """Return an API client of the running crib."""
         return ApiClient(holding.info.url, owner_token(prepare_home(self.home)), source="cli")
 
     def chat(self, *arguments: str, columns: int = 100, **variables: str) -> AbstractAsyncContextManager[Terminal]:
-        """`toolcrib chat` at a terminal."""
+        """Run `toolcrib chat` in a terminal."""
         return at_terminal(
             [sys.executable, "-m", "toolcrib", "chat", *arguments],
             {**self.variables, **variables},
@@ -108,7 +108,7 @@ class Person:
         )
 
     async def run(self, *arguments: str, stdin: str = "") -> CompletedProcess[bytes]:
-        """A command without a terminal."""
+        """Run a command without a terminal."""
         command = [sys.executable, "-m", "toolcrib", *arguments]
         with anyio.fail_after(LIMIT):
             return await anyio.run_process(
@@ -116,21 +116,21 @@ class Person:
             )
 
     async def json(self, *arguments: str) -> Json:
-        """What a command says as JSON; it has to succeed."""
+        """Run a command that must succeed and return its JSON."""
         done = await self.run(*arguments, "--json")
         assert done.returncode == 0, done.stderr.decode()
         return json.loads(done.stdout)
 
     @property
     def variables(self) -> dict[str, str]:
-        """What is set where the person types."""
+        """The environment of the commands."""
         return {**self.environment, "TOOLCRIB_HOME": str(self.home), "TOOLCRIB_PORT": "0", "PYTHONWARNINGS": "error"}
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Person:
-    """A person with a few tools."""
+def cli(tmp_path: Path) -> CommandLine:
+    """A command line whose home has two Python tools."""
     folder = tmp_path.resolve()
     (folder / "home" / "tools").mkdir(parents=True)
     (folder / "home" / "tools" / "lab.py").write_text(TOOLS, encoding="utf-8")
-    return Person(folder, bare_environment(folder), Runtime(SCRIPTS))
+    return CommandLine(folder, bare_environment(folder), Runtime(SCRIPTS))

@@ -1,4 +1,4 @@
-"""`toolcrib chat` at a terminal, as a person sees it, with a crib whose agent plays scripts."""
+"""`toolcrib chat` in a terminal, on a crib whose agent plays scripts."""
 
 import re
 import signal
@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import anyio
 import pytest
 
-from integration.cli.conftest import Person
+from integration.cli.conftest import CommandLine
 from long_tests import takes_long
 from terminal import Terminal
 from toolcrib.model.json import JsonObject
@@ -18,55 +18,55 @@ pytestmark = [pytest.mark.anyio, takes_long]
 STYLES = re.compile("\x1b\\[[0-9;]*m")
 
 
-async def called(person: Person) -> list[JsonObject]:
-    """The outcomes of calls of the laboratory's tools, the newest first."""
-    records: list[JsonObject] = await person.json("audit", "--server", "lab")
+async def lab_outcomes(cli: CommandLine) -> list[JsonObject]:
+    """Return the outcomes of calls of the lab tools, newest first."""
+    records: list[JsonObject] = await cli.json("audit", "--server", "lab")
     return [record for record in records if record["phase"] == "outcome"]
 
 
-async def left(terminal: Terminal) -> None:
+async def quit_chat(terminal: Terminal) -> None:
     terminal.press("\x04")
     assert await terminal.ended() == 0
     assert terminal.is_plain()
 
 
-async def test_an_answer_streams_in_with_thoughts_and_nothing_in_it_is_obeyed(person: Person) -> None:
-    async with person.crib(), person.chat("tell me a story") as terminal:
+async def test_answer_streams_with_its_thinking_and_escaped_control_characters(cli: CommandLine) -> None:
+    async with cli.crib(), cli.chat("tell me a story") as terminal:
         shown = await terminal.until("a crib.")
         assert "> tell me a story" in shown
         assert "  I make one up.\n  Once upon a time\n  there was \\u{1b}[31m\\u{202e}a crib." in shown
         assert "\x1b[2m  I make one up." in terminal.written
         assert terminal.rows.obeyed == []
-        await left(terminal)
+        await quit_chat(terminal)
     assert re.search(r"Resume this session with `toolcrib chat --resume [0-9a-f]{8}`", terminal.rows.text)
 
 
-async def test_without_colours_nothing_is_styled(person: Person) -> None:
-    async with person.crib(), person.chat("tell me a story", NO_COLOR="1") as terminal:
+async def test_no_color_removes_all_styles(cli: CommandLine) -> None:
+    async with cli.crib(), cli.chat("tell me a story", NO_COLOR="1") as terminal:
         await terminal.until("a crib.")
         assert not STYLES.search(terminal.written)
 
 
-async def test_a_call_is_approved_in_place_and_runs(person: Person) -> None:
-    async with person.crib(), person.chat("greet") as terminal:
+async def test_call_is_approved_inline_and_runs(cli: CommandLine) -> None:
+    async with cli.crib(), cli.chat("greet") as terminal:
         shown = await terminal.until("approve lab/greet? >")
         assert "? lab/greet asks for approval." in shown
         assert '    "name": "Ada"' in shown
         terminal.enter("a")
         assert "approved by owner" in await terminal.until("It says: Hello, Ada.")
-        await left(terminal)
-        assert [record["isError"] for record in await called(person)] == [False]
+        await quit_chat(terminal)
+        assert [record["isError"] for record in await lab_outcomes(cli)] == [False]
 
 
-async def test_a_call_is_denied_with_a_reason_that_the_agent_is_told(person: Person) -> None:
-    async with person.crib(), person.chat("greet") as terminal:
+async def test_agent_receives_the_reason_of_a_denied_call(cli: CommandLine) -> None:
+    async with cli.crib(), cli.chat("greet") as terminal:
         await terminal.until("approve lab/greet? >")
         terminal.enter("deny not before noon")
         await terminal.until("It says: A person denied this call: not before noon")
 
 
-async def test_what_destroys_is_not_approved_by_one_key(person: Person) -> None:
-    async with person.crib(), person.chat("wipe") as terminal:
+async def test_destructive_call_cannot_be_approved_with_one_key(cli: CommandLine) -> None:
+    async with cli.crib(), cli.chat("wipe") as terminal:
         await terminal.until("approve lab/wipe? >")
         terminal.enter("a")
         await terminal.until("Invalid answer.")
@@ -74,8 +74,8 @@ async def test_what_destroys_is_not_approved_by_one_key(person: Person) -> None:
         await terminal.until("It says: wiped /x")
 
 
-async def test_approving_for_good_says_which_rule_it_writes_and_nothing_is_asked_again(person: Person) -> None:
-    async with person.crib(), person.chat("greet") as terminal:
+async def test_lasting_approval_names_its_rule_and_later_calls_skip_the_approval(cli: CommandLine) -> None:
+    async with cli.crib(), cli.chat("greet") as terminal:
         shown = " ".join((await terminal.until("approve lab/greet? >")).split())
         assert (
             "w writes the rule: Allow every call of lab/greet, with any arguments, for sessions without an agent"
@@ -87,12 +87,12 @@ async def test_approving_for_good_says_which_rule_it_writes_and_nothing_is_asked
         await terminal.until("> greet again")
         assert "asks for approval" not in await terminal.until("It says: Hello")
         assert re.search(r"Added rule \S+: allow lab/greet if ", terminal.rows.text)
-        rules: list[JsonObject] = await person.json("rules", "list")
+        rules: list[JsonObject] = await cli.json("rules", "list")
         assert "lab/greet" in [rule["pattern"] for rule in rules]
 
 
-async def test_arguments_are_edited_before_the_call_runs_with_them(person: Person) -> None:
-    async with person.crib(), person.chat("greet") as terminal:
+async def test_edited_arguments_replace_those_of_the_call(cli: CommandLine) -> None:
+    async with cli.crib(), cli.chat("greet") as terminal:
         await terminal.until("approve lab/greet? >")
         terminal.enter("e")
         await terminal.until('arguments of lab/greet? > {"name": "Ada"}')
@@ -102,8 +102,8 @@ async def test_arguments_are_edited_before_the_call_runs_with_them(person: Perso
         await terminal.until("It says: Hello, Grace.")
 
 
-async def test_what_is_typed_while_a_question_arrives_stays_a_message_and_answers_nothing(person: Person) -> None:
-    async with person.crib(), person.chat("greet") as terminal:
+async def test_text_typed_as_an_approval_arrives_stays_a_message(cli: CommandLine) -> None:
+    async with cli.crib(), cli.chat("greet") as terminal:
         await terminal.until("? lab/greet asks for approval.")
         terminal.press("wipe a dra")
         await terminal.until("wipe a dra")
@@ -113,10 +113,10 @@ async def test_what_is_typed_while_a_question_arrives_stays_a_message_and_answer
         await terminal.until("> wipe a dra")
 
 
-async def test_an_answer_given_elsewhere_frees_the_row(person: Person) -> None:
-    async with person.crib() as holding, person.chat("greet") as terminal:
+async def test_approval_answered_elsewhere_returns_to_the_prompt(cli: CommandLine) -> None:
+    async with cli.crib() as holding, cli.chat("greet") as terminal:
         await terminal.until("approve lab/greet? >")
-        async with person.client(holding) as client:
+        async with cli.client(holding) as client:
             (waiting,) = await client.permissions.approvals(status="pending")
             await client.permissions.answer(str(waiting["id"]), {"decision": "approve"})
         await terminal.until("It says: Hello, Ada.")
@@ -125,8 +125,8 @@ async def test_an_answer_given_elsewhere_frees_the_row(person: Person) -> None:
         await terminal.until("Fine, you said that.")
 
 
-async def test_questions_of_the_agent_are_answered_by_number_and_in_words(person: Person) -> None:
-    async with person.crib(), person.chat("which colour") as terminal:
+async def test_questions_of_the_agent_are_answered_by_number_and_by_letter(cli: CommandLine) -> None:
+    async with cli.crib(), cli.chat("which colour") as terminal:
         assert "  1. Red: warm\n  2. Blue: cold" in await terminal.until("answer 1 of 2 >")
         terminal.enter("3")
         await terminal.until("Type the number of a choice")
@@ -136,19 +136,19 @@ async def test_questions_of_the_agent_are_answered_by_number_and_in_words(person
         await terminal.until("It says: {'Which colour?': 'Blue', 'Which sizes?': 'S, L'}")
 
 
-async def test_messages_typed_during_a_turn_wait_and_ctrl_c_ends_the_turn_only(person: Person) -> None:
-    async with person.crib(), person.chat("hang") as terminal:
+async def test_messages_are_queued_during_a_turn_and_ctrl_c_ends_only_the_turn(cli: CommandLine) -> None:
+    async with cli.crib(), cli.chat("hang") as terminal:
         await terminal.until("working >")
         terminal.enter("and then")
         await terminal.until("(queued until")
         terminal.press("\x03")
         await terminal.until("Interrupted.")
         await terminal.until("Fine, you said that.")
-        await left(terminal)
+        await quit_chat(terminal)
 
 
-async def test_ctrl_c_cancels_a_command_that_waits_and_the_chat_goes_on(person: Person) -> None:
-    async with person.crib(), person.chat() as terminal:
+async def test_ctrl_c_cancels_a_waiting_command_and_the_chat_continues(cli: CommandLine) -> None:
+    async with cli.crib(), cli.chat() as terminal:
         terminal.enter(f"/mcp add mute {sys.executable} -c 'import signal; signal.pause()'")
         await terminal.until('Added "mute"')
         terminal.enter("/mcp test mute")
@@ -157,12 +157,12 @@ async def test_ctrl_c_cancels_a_command_that_waits_and_the_chat_goes_on(person: 
         await terminal.until("Cancelled.")
         terminal.enter("hello")
         await terminal.until("Fine, you said that.")
-        await left(terminal)
+        await quit_chat(terminal)
 
 
-async def test_ctrl_c_twice_leaves_and_the_session_goes_on_when_it_is_resumed(person: Person) -> None:
-    async with person.crib():
-        async with person.chat("a first word") as terminal:
+async def test_ctrl_c_twice_quits_and_the_session_can_be_resumed(cli: CommandLine) -> None:
+    async with cli.crib():
+        async with cli.chat("a first word") as terminal:
             await terminal.until("Fine, you said that.")
             terminal.press("\x03")
             await terminal.until("Press Ctrl-C again to quit")
@@ -170,7 +170,7 @@ async def test_ctrl_c_twice_leaves_and_the_session_goes_on_when_it_is_resumed(pe
             assert await terminal.ended() == 130
             assert "Traceback" not in terminal.written
         resumed = re.findall(r"--resume ([0-9a-f]{8})", terminal.rows.text)
-        async with person.chat("--resume", resumed[0], "--mode", "plan") as terminal:
+        async with cli.chat("--resume", resumed[0], "--mode", "plan") as terminal:
             shown = await terminal.until("Fine, you said that.")
             assert f"Session {resumed[0]}, mode plan" in shown
             assert "> a first word" in shown
@@ -179,29 +179,29 @@ async def test_ctrl_c_twice_leaves_and_the_session_goes_on_when_it_is_resumed(pe
             await terminal.until("Fine, you said that.")
 
 
-async def test_who_comes_back_finds_what_still_waits(person: Person) -> None:
-    async with person.crib() as holding:
-        async with person.client(holding) as client:
+async def test_resumed_session_shows_its_pending_approval(cli: CommandLine) -> None:
+    async with cli.crib() as holding:
+        async with cli.client(holding) as client:
             session = await client.sessions.create()
             await client.sessions.send(str(session["id"]), "greet")
             with anyio.fail_after(30):
                 async for event in client.sessions.events(str(session["id"]), 0):
                     if event.kind == "approval_required":
                         break
-        async with person.chat("--resume", str(session["id"])) as terminal:
+        async with cli.chat("--resume", str(session["id"])) as terminal:
             await terminal.until("approve lab/greet? >")
             terminal.enter("a")
             await terminal.until("It says: Hello, Ada.")
 
 
-async def test_a_session_that_fails_says_why(person: Person) -> None:
-    async with person.crib(), person.chat("refuse") as terminal:
+async def test_failed_session_shows_its_error(cli: CommandLine) -> None:
+    async with cli.crib(), cli.chat("refuse") as terminal:
         assert (await terminal.until("error: ")).count("error") == 1
         await terminal.until("invalid key")
 
 
-async def test_the_commands_of_a_chat(person: Person) -> None:
-    async with person.crib(), person.chat() as terminal:
+async def test_chat_commands_print_their_results(cli: CommandLine) -> None:
+    async with cli.crib(), cli.chat() as terminal:
         for line, shown in (
             ("/mcp", "No servers found."),
             ("/mcp add clock /no/such/program", 'Added "clock" to'),
@@ -238,40 +238,40 @@ async def test_the_commands_of_a_chat(person: Person) -> None:
         await terminal.until("Fine, you said that.")
         terminal.enter("/quit")
         assert await terminal.ended() == 0
-    assert (person.folder / "talk.md").read_text(encoding="utf-8").startswith("# A good talk")
+    assert (cli.folder / "talk.md").read_text(encoding="utf-8").startswith("# A good talk")
 
 
-async def test_a_chat_goes_on_where_it_was_when_the_crib_comes_back(person: Person) -> None:
+async def test_chat_reconnects_after_the_crib_restarts_without_repeating_messages(cli: CommandLine) -> None:
     crib = AsyncExitStack()
-    await crib.enter_async_context(person.crib())
-    async with person.chat("a first word") as terminal:
+    await crib.enter_async_context(cli.crib())
+    async with cli.chat("a first word") as terminal:
         await terminal.until("Fine, you said that.")
         await terminal.until("\n>")
         terminal.enter("hang")
         await terminal.until("working >")
         await crib.aclose()
         await terminal.until("Reconnecting")
-        async with person.crib():
+        async with cli.crib():
             terminal.enter("a third word")
             await terminal.until("> a third word")
             await terminal.until("Fine, you said that.")
-            await left(terminal)
+            await quit_chat(terminal)
     for words in ("> a first word", "> hang", "> a third word", "interrupted: "):
         assert terminal.rows.text.count(words) == 1, terminal.rows.text
 
 
-async def test_a_session_that_is_deleted_ends_its_chat(person: Person) -> None:
-    async with person.crib() as holding, person.chat("hello") as terminal:
+async def test_deleted_session_ends_its_chat(cli: CommandLine) -> None:
+    async with cli.crib() as holding, cli.chat("hello") as terminal:
         await terminal.until("Fine, you said that.")
-        async with person.client(holding) as client:
+        async with cli.client(holding) as client:
             (session,) = await client.sessions.list()
             await client.sessions.delete(str(session["id"]))
         await terminal.until("error: The session was deleted in the meantime.")
         assert await terminal.ended() == 3
 
 
-async def test_a_signal_ends_the_chat_and_leaves_the_terminal_as_it_was(person: Person) -> None:
-    async with person.crib(), person.chat("hang") as terminal:
+async def test_signal_ends_the_chat_and_restores_the_terminal(cli: CommandLine) -> None:
+    async with cli.crib(), cli.chat("hang") as terminal:
         await terminal.until("working >")
         terminal.process.terminate()
         assert await terminal.ended() == 128 + signal.SIGTERM
@@ -279,10 +279,12 @@ async def test_a_signal_ends_the_chat_and_leaves_the_terminal_as_it_was(person: 
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"), [(["--resume", "nobody"], "There is no session"), (["--agent", "nobody"], "nobody")]
+    ("arguments", "error"), [(["--resume", "nobody"], "There is no session"), (["--agent", "nobody"], "nobody")]
 )
-async def test_what_cannot_be_begun_is_told_and_not_begun(person: Person, arguments: list[str], said: str) -> None:
-    async with person.crib(), person.chat(*arguments) as terminal:
+async def test_unknown_session_or_agent_ends_the_chat_with_an_error(
+    cli: CommandLine, arguments: list[str], error: str
+) -> None:
+    async with cli.crib(), cli.chat(*arguments) as terminal:
         assert await terminal.ended() == 3
     assert "error: " in terminal.rows.text
-    assert said in terminal.rows.text
+    assert error in terminal.rows.text

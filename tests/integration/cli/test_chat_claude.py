@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.cli.conftest import SCRIPTS, Person, Runtime
+from integration.cli.conftest import SCRIPTS, CommandLine, Runtime
 from long_tests import takes_long
 from toolcrib.testing.environments import claude_environment
 from toolcrib.testing.scripted_model.server import ScriptedModel
@@ -15,13 +15,13 @@ pytestmark = takes_long
 
 
 @pytest.mark.anyio
-async def test_a_chat_of_its_own_crib_asks_interrupts_leaves_no_holder_and_resumes(
-    person: Person, tmp_path: Path, scripted: ScriptedModel
+async def test_chat_without_a_crib_starts_one_and_its_session_can_be_resumed(
+    cli: CommandLine, tmp_path: Path, scripted: ScriptedModel
 ) -> None:
-    person = Person(person.folder, claude_environment(tmp_path, scripted.url), Runtime())
-    async with person.chat("greet somebody") as terminal:
+    cli = CommandLine(cli.folder, claude_environment(tmp_path, scripted.url), Runtime())
+    async with cli.chat("greet somebody") as terminal:
         await terminal.until("approve lab/greet? >")
-        running = await person.json("sessions", "list", "--state", "waiting")
+        running = await cli.json("sessions", "list", "--state", "waiting")
         assert len(running) == 1
         terminal.enter("a")
         await terminal.until("It says: Hello, Ada.")
@@ -39,15 +39,15 @@ async def test_a_chat_of_its_own_crib_asks_interrupts_leaves_no_holder_and_resum
         terminal.press("\x04")
         assert await terminal.ended() == 0
         assert terminal.is_plain()
-    assert not (person.home / "run.json").exists()
+    assert not (cli.home / "run.json").exists()
     (session,) = re.findall(r"--resume ([0-9a-f]{8})", terminal.rows.text)
-    said = await person.run("chat", "--resume", session, "tell me a story", "--mode", "dontAsk")
-    assert (said.returncode, said.stdout[:17]) == (0, b"Once upon a time\n"), said.stderr
+    resumed = await cli.run("chat", "--resume", session, "tell me a story", "--mode", "dontAsk")
+    assert (resumed.returncode, resumed.stdout[:17]) == (0, b"Once upon a time\n"), resumed.stderr
 
 
 @pytest.fixture
 def scripted() -> Generator[ScriptedModel]:
-    """A model that says what the scripts of all chats say."""
+    """A model that plays the scripts of the chat tests."""
     with ScriptedModel() as model:
         for name, script in SCRIPTS.items():
             model.scripts[name] = script

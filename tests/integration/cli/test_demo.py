@@ -1,4 +1,4 @@
-"""`toolcrib demo`, as a person starts it: the real Claude Code on the scripted model, and nothing left at the end."""
+"""`toolcrib demo` with the real Claude Code on the scripted model."""
 
 import json
 import os
@@ -24,32 +24,32 @@ from toolcrib.web.api_client.api_client import ApiClient
 pytestmark = [pytest.mark.anyio, takes_long]
 
 BOUND = 90.0
-"""Seconds for a whole demonstration, on a machine that has other things to do."""
+"""Seconds for a whole demo on a loaded machine."""
 
 
 @dataclass
 class Demo:
-    """A demonstration that runs, and what it told."""
+    """A running demo and its output."""
 
     process: Process
     lines: BufferedByteReceiveStream
 
-    async def told(self, **wanted: str) -> JsonObject:
-        """The next line that says this."""
+    async def event(self, **wanted: str) -> JsonObject:
+        """Return the next printed event with these members."""
         while True:
             line: JsonObject = json.loads(await self.lines.receive_until(b"\n", 1_000_000))
             if all(line.get(key) == value for key, value in wanted.items()):
                 return line
 
     async def end(self) -> int:
-        """Ctrl-C; gives the exit code."""
+        """Send SIGINT and return the exit code."""
         self.process.send_signal(signal.SIGINT)
         return await self.process.wait()
 
 
 @asynccontextmanager
 async def demo(folder: Path, *options: str, path: Sequence[Path] = ()) -> AsyncGenerator[Demo]:
-    """`toolcrib demo --json` with a folder for what is temporary."""
+    """Run `toolcrib demo --json` with a temporary directory of its own."""
     temporary = folder / "temporary"
     temporary.mkdir()
     variables = {
@@ -73,16 +73,16 @@ async def demo(folder: Path, *options: str, path: Sequence[Path] = ()) -> AsyncG
 
 
 def client_of(ready: JsonObject) -> ApiClient:
-    """The owner of the demonstration."""
+    """Return an API client of the demo's owner."""
     token = Path(ready["home"], "token").read_text(encoding="utf-8").strip()
     return ApiClient(str(ready["mcp"]).removesuffix("/mcp"), token, source="web")
 
 
-async def test_a_person_sees_a_session_an_approval_a_refusal_and_the_record(tmp_path: Path) -> None:
+async def test_demo_shows_a_session_an_approval_and_the_audit_and_leaves_no_files(tmp_path: Path) -> None:
     async with demo(tmp_path) as shown:
-        ready = await shown.told(event="ready")
-        ended = await shown.told(event="session", state="completed")
-        waiting = await shown.told(event="session", state="waiting")
+        ready = await shown.event(event="ready")
+        ended = await shown.event(event="session", state="completed")
+        waiting = await shown.event(event="session", state="waiting")
         async with httpx2.AsyncClient(follow_redirects=True, trust_env=False, verify=PLAIN, timeout=60) as browser:
             assert "The model is scripted" in (await browser.get(ready["console"])).text
         async with client_of(ready) as client:
@@ -99,17 +99,17 @@ async def test_a_person_sees_a_session_an_approval_a_refusal_and_the_record(tmp_
             assert "Refunds above 200 € are made by accounting." in transcript
             assert "58.00 € go back to the card ending in 4471" in transcript
             await client.permissions.answer(waiting["approvalId"], {"decision": "approve"})
-            await shown.told(event="session", state="completed", sessionId=waiting["sessionId"])
+            await shown.event(event="session", state="completed", sessionId=waiting["sessionId"])
             assert (await client.verify_audit())["ok"] is True
         assert await shown.end() == 128 + signal.SIGINT
     assert list((tmp_path / "temporary").iterdir()) == []
     assert not (tmp_path / "untouched").exists()
 
 
-async def test_the_schedule_ran_and_what_would_have_been_asked_was_refused(tmp_path: Path) -> None:
+async def test_scheduled_run_denies_calls_that_need_an_approval(tmp_path: Path) -> None:
     async with demo(tmp_path) as shown:
-        ready = await shown.told(event="ready")
-        await shown.told(event="session", state="waiting")
+        ready = await shown.event(event="ready")
+        await shown.event(event="session", state="waiting")
         async with client_of(ready) as client:
             morning = next(each for each in await client.schedules.list() if each["name"] == "Morning triage")
             run = await ended_run(client, morning["id"])
@@ -118,21 +118,21 @@ async def test_the_schedule_ran_and_what_would_have_been_asked_was_refused(tmp_p
         assert [each["decision"] for each in records] == ["deny"]
 
 
-async def test_without_claude_it_says_how_to_add_it_and_shows_the_rest(tmp_path: Path) -> None:
+async def test_demo_without_claude_makes_its_calls_and_keeps_its_home(tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "sitecustomize.py").write_text("import sys\nsys.modules['claude_agent_sdk'] = None\n", encoding="utf-8")
     kept = tmp_path / "kept"
     async with demo(tmp_path, "--home", str(kept), path=[hidden]) as shown:
-        await shown.told(event="ready")
-        calls = [await shown.told(event="call") for _ in range(4)]
+        await shown.event(event="ready")
+        calls = [await shown.event(event="call") for _ in range(4)]
         assert ["refused" in call for call in calls] == [False, False, False, True]
         assert "Refunds above 200 € are made by accounting." in calls[-1]["refused"]
         assert await shown.end() == 128 + signal.SIGINT
     assert json.loads((kept / "kestrel" / "data" / "orders.json").read_text(encoding="utf-8"))
 
 
-async def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
+async def test_directory_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     (tmp_path / "letter").write_text("Dear …", encoding="utf-8")
     with anyio.fail_after(BOUND):
         done = await anyio.run_process(
@@ -146,7 +146,7 @@ async def test_a_directory_with_something_in_it_is_left_alone(tmp_path: Path) ->
 
 
 async def ended_run(client: ApiClient, schedule: str) -> JsonObject:
-    """The newest run of a schedule, once it has ended."""
+    """Return the newest run of a schedule, once it has ended."""
     for _ in range(int(stretched(BOUND) * 5)):
         run = (await client.schedules.history(schedule))[0]
         if run["state"] != "running":

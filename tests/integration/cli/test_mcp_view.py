@@ -1,11 +1,11 @@
-"""`toolcrib mcp` at a terminal: the view of all servers, and what keys in it do."""
+"""`toolcrib mcp` in a terminal: the list of servers and its keys."""
 
 import json
 import sys
 
 import pytest
 
-from integration.cli.conftest import Person
+from integration.cli.conftest import CommandLine
 from long_tests import takes_long
 from terminal import at_terminal
 
@@ -13,18 +13,18 @@ pytestmark = [pytest.mark.anyio, takes_long]
 
 
 @pytest.fixture
-def servers(person: Person) -> Person:
-    """A person with one server that works and one that does not."""
-    person.home.mkdir(mode=0o700, exist_ok=True)
+def servers(cli: CommandLine) -> CommandLine:
+    """A home with one working and one broken server."""
+    cli.home.mkdir(mode=0o700, exist_ok=True)
     written = {
         "clock": {"command": sys.executable, "args": ["-m", "upstreams.clock"]},
         "broken": {"command": "/no/such/program"},
     }
-    (person.home / "mcp.json").write_text(json.dumps({"mcpServers": written}), encoding="utf-8")
-    return person
+    (cli.home / "mcp.json").write_text(json.dumps({"mcpServers": written}), encoding="utf-8")
+    return cli
 
 
-async def test_servers_are_tested_switched_opened_and_left(servers: Person) -> None:
+async def test_keys_switch_a_server_open_its_details_and_quit(servers: CommandLine) -> None:
     command = [sys.executable, "-m", "toolcrib", "mcp"]
     async with at_terminal(command, servers.variables, servers.folder, columns=90) as terminal:
         await terminal.shows("MCP servers (2)")
@@ -44,7 +44,7 @@ async def test_servers_are_tested_switched_opened_and_left(servers: Person) -> N
     assert sorted(each["enabled"] for each in listed) == [False, True]
 
 
-async def test_adding_asks_line_by_line_and_comes_back(servers: Person) -> None:
+async def test_adding_a_server_prompts_for_each_field(servers: CommandLine) -> None:
     command = [sys.executable, "-m", "toolcrib", "mcp"]
     async with at_terminal(command, servers.variables, servers.folder, columns=90) as terminal:
         await terminal.shows("q: quit")
@@ -67,7 +67,7 @@ async def test_adding_asks_line_by_line_and_comes_back(servers: Person) -> None:
         assert "Traceback" not in terminal.written
 
 
-async def test_server_is_removed_after_a_confirmation_and_a_resize_is_followed(servers: Person) -> None:
+async def test_server_is_removed_after_confirmation_and_the_list_follows_a_resize(servers: CommandLine) -> None:
     command = [sys.executable, "-m", "toolcrib", "mcp"]
     async with at_terminal(command, servers.variables, servers.folder, columns=100) as terminal:
         await terminal.shows("q: quit")
@@ -89,7 +89,7 @@ async def test_server_is_removed_after_a_confirmation_and_a_resize_is_followed(s
     assert [each["name"] for each in await servers.json("mcp", "list")] == ["clock"]
 
 
-async def test_without_a_terminal_it_prints_help(person: Person) -> None:
-    done = await person.run("mcp")
+async def test_without_a_terminal_help_is_printed(cli: CommandLine) -> None:
+    done = await cli.run("mcp")
     assert done.returncode == 0
     assert b"Usage: toolcrib mcp" in done.stdout

@@ -1,4 +1,4 @@
-"""The crib as a library: register, list, call, and what is on record afterwards."""
+"""The crib as a library: registering, listing and calling tools, and the audit records they leave."""
 
 import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -33,14 +33,14 @@ pytestmark = pytest.mark.anyio
 
 
 class Weather:
-    """A service that knows the weather."""
+    """A service that a tool depends on."""
 
     def __init__(self) -> None:
         self.closed = False
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def at(self, city: str) -> str:
-        self.asked.append(city)
+        self.requests.append(city)
         return f"sunny in {city}"
 
 
@@ -80,18 +80,18 @@ def weather_server() -> ToolServer:
 
 @pytest.fixture
 async def crib(tmp_path: Path) -> AsyncGenerator[Crib]:
-    """A crib with the weather in it."""
+    """A crib with the weather server."""
     async with Crib(Settings(home=tmp_path / "home")) as crib:
         crib.register(weather_server())
         yield crib
 
 
 async def records(crib: Crib) -> list[JsonObject]:
-    """All records, oldest first."""
+    """Return all audit records, oldest first."""
     return [*reversed(await crib.audit.find(Filters()))]
 
 
-async def test_a_registered_tool_is_called_with_its_dependency_injected(crib: Crib) -> None:
+async def test_registered_tool_is_called_with_its_dependency_injected(crib: Crib) -> None:
     result = await crib.call("weather/forecast", {"city": "Ulm", "days": 1}, principal=crib.owner(source="cli"))
     assert result.structured_content == {"city": "Ulm", "days": ["sunny in Ulm"]}
     assert not result.is_error
@@ -105,7 +105,7 @@ async def test_providers_are_closed_with_the_crib(tmp_path: Path) -> None:
     assert WEATHER.closed
 
 
-async def test_a_call_leaves_an_intent_and_an_outcome_with_who_what_and_how(crib: Crib) -> None:
+async def test_call_leaves_an_intent_and_an_outcome(crib: Crib) -> None:
     await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.owner(source="cli"))
     intent, outcome = await records(crib)
     assert (intent["phase"], outcome["phase"], intent["id"]) == ("intent", "outcome", 1)
@@ -115,13 +115,13 @@ async def test_a_call_leaves_an_intent_and_an_outcome_with_who_what_and_how(crib
     assert (await crib.audit.verify()).ok
 
 
-async def test_refused_calls_are_on_record_too(crib: Crib) -> None:
+async def test_denied_call_is_recorded(crib: Crib) -> None:
     with pytest.raises(Denied):
         await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.owner(mode="dontAsk"))
     assert {record["decision"] for record in await records(crib)} == {"deny"}
 
 
-async def test_the_owner_is_told_why_a_tool_is_hidden_and_others_that_there_is_none(crib: Crib) -> None:
+async def test_owner_sees_why_a_tool_is_hidden_and_others_that_it_does_not_exist(crib: Crib) -> None:
     with pytest.raises(Denied, match="privileged"):
         await crib.call("weather/burn", principal=crib.owner(source="cli"))
     other = Principal("token", "ide", "ide", "acceptEdits")
@@ -132,11 +132,11 @@ async def test_the_owner_is_told_why_a_tool_is_hidden_and_others_that_there_is_n
 
 
 @pytest.mark.parametrize("decision", ["approve", "deny"])
-async def test_what_has_to_be_asked_waits_for_a_person_and_does_what_they_say(
+async def test_call_waits_for_its_approval_and_follows_the_answer(
     crib: Crib, decision: Literal["approve", "deny"]
 ) -> None:
     ended: list[CallResult | Denied] = []
-    asked: list[Approval] = []
+    pending: list[Approval] = []
 
     async def call() -> None:
         try:
@@ -147,19 +147,19 @@ async def test_what_has_to_be_asked_waits_for_a_person_and_does_what_they_say(
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
-            while not (asked := await crib.approvals.find(status="pending")):
+            while not (pending := await crib.approvals.find(status="pending")):
                 await anyio.lowlevel.checkpoint()
-            await crib.approvals.answer(asked[0].id, decision, by=crib.owner(source="cli"), reason="Not today.")
+            await crib.approvals.answer(pending[0].id, decision, by=crib.owner(source="cli"), reason="Not today.")
     [outcome] = ended
     if decision == "approve":
         assert isinstance(outcome, CallResult)
-        assert [record["approvalId"] for record in await records(crib)] == [asked[0].id] * 2
+        assert [record["approvalId"] for record in await records(crib)] == [pending[0].id] * 2
     else:
         assert isinstance(outcome, Denied)
         assert (outcome.code, "Not today." in outcome.message) == ("approval.denied", True)
 
 
-async def test_the_library_says_why_and_what_would_change_it(crib: Crib) -> None:
+async def test_explanation_names_the_deciding_step_the_fix_and_similar_names(crib: Crib) -> None:
     explained = await crib.why("weather/burn", principal=crib.owner(source="ide"))
     assert (explained.verdict, explained.decided_by.step) == ("hidden", "permissions")
     assert explained.flip is not None
@@ -167,20 +167,20 @@ async def test_the_library_says_why_and_what_would_change_it(crib: Crib) -> None
     assert (unknown.verdict, unknown.nearest[0]) == ("unknown", "weather/forecast")
 
 
-async def test_an_agent_that_does_not_exist_is_given_nothing(crib: Crib) -> None:
+async def test_unknown_agent_is_denied(crib: Crib) -> None:
     with pytest.raises(Denied) as caught:
         await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.as_agent("nobody"))
     assert caught.value.code == "policy.denied"
 
 
-async def test_wrong_arguments_are_an_error_result_and_the_tool_does_not_run(crib: Crib) -> None:
+async def test_wrong_arguments_are_an_error_result(crib: Crib) -> None:
     result = await crib.call("weather/forecast", {"town": "Ulm"}, principal=crib.owner())
     assert result.is_error
     assert "city" in str(result.content)
     assert "town" in str(result.content)
 
 
-async def test_a_cancelled_call_ends_at_once_and_leaves_its_outcome(crib: Crib) -> None:
+async def test_cancelled_call_leaves_its_outcome(crib: Crib) -> None:
     with anyio.move_on_after(0.05) as scope:
         await crib.call("weather/sleep", principal=crib.owner())
     assert scope.cancelled_caught
@@ -188,7 +188,7 @@ async def test_a_cancelled_call_ends_at_once_and_leaves_its_outcome(crib: Crib) 
     assert (outcome["phase"], outcome["isError"]) == ("outcome", True)
 
 
-async def test_a_call_ends_at_the_cribs_time_out(tmp_path: Path) -> None:
+async def test_call_ends_at_the_timeout_of_the_crib(tmp_path: Path) -> None:
     async with Crib(Settings(home=tmp_path / "home", tool_timeout=0.05)) as crib:
         crib.register(weather_server())
         result = await crib.call("weather/sleep", principal=crib.owner())
@@ -196,36 +196,36 @@ async def test_a_call_ends_at_the_cribs_time_out(tmp_path: Path) -> None:
     assert "0.05 s" in str(result.content)
 
 
-async def test_when_nothing_can_be_recorded_nothing_runs(crib: Crib) -> None:
-    WEATHER.asked.clear()
+async def test_call_does_not_run_while_the_audit_cannot_be_written(crib: Crib) -> None:
+    WEATHER.requests.clear()
     with closing(sqlite3.connect(crib.home.database, isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(Unavailable) as caught:
             await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.owner())
-    assert (caught.value.code, WEATHER.asked) == ("audit.unavailable", [])
+    assert (caught.value.code, WEATHER.requests) == ("audit.unavailable", [])
     assert (await crib.call("weather/forecast", {"city": "Ulm"}, principal=crib.owner())).content
 
 
 @pytest.mark.parametrize("ref", ["weather", "", "/", "weather/", "/forecast"])
-async def test_what_is_not_a_tool_is_refused_with_how_to_write_one(crib: Crib, ref: str) -> None:
+async def test_malformed_tool_reference_is_refused_with_the_format(crib: Crib, ref: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         await crib.call(ref, principal=crib.owner())
     assert caught.value.hint == "Write `server/tool`."
 
 
-async def test_a_server_of_a_name_that_is_taken_is_refused(crib: Crib) -> None:
+async def test_server_with_a_taken_name_is_refused(crib: Crib) -> None:
     with pytest.raises(Conflict):
         crib.register(ToolServer("toolcrib", tools=[sleep]))
 
 
-async def test_a_home_has_one_crib_at_a_time(crib: Crib) -> None:
+async def test_home_has_one_crib_at_a_time(crib: Crib) -> None:
     with pytest.raises(Unavailable) as caught:
         async with Crib(crib.settings):
             pass
     assert caught.value.code == "crib.running"
 
 
-async def test_names_survive_a_restart_and_whoever_comes_first_keeps_the_plain_one(tmp_path: Path) -> None:
+async def test_names_survive_a_restart_in_the_order_of_first_registration(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "home")
 
     @tool(name="b_c")
@@ -251,7 +251,7 @@ GREETING = "from toolcrib import tool\n\n@tool\nasync def hi() -> str:\n    'Hi.
 
 
 async def until_added(crib: Crib, ref: str) -> None:
-    """Wait for a tool that comes from the folder."""
+    """Wait for a tool from the folder."""
     with anyio.fail_after(10):
         seen = crib.feed.last
         if ToolRef.parse(ref) in crib.catalog.snapshot.tools:
@@ -261,7 +261,7 @@ async def until_added(crib: Crib, ref: str) -> None:
                 return
 
 
-async def test_a_module_in_the_folder_is_a_server_and_a_broken_one_is_a_problem(tmp_path: Path) -> None:
+async def test_module_in_the_tools_folder_is_a_server_and_a_broken_one_a_problem(tmp_path: Path) -> None:
     folder = tmp_path / "home" / "tools"
     folder.mkdir(parents=True)
     tmp_path.joinpath("home").chmod(0o700)
@@ -279,7 +279,7 @@ async def test_a_module_in_the_folder_is_a_server_and_a_broken_one_is_a_problem(
         assert crib.catalog.snapshot.problems == ()
 
 
-async def test_a_folder_that_is_put_in_place_of_the_folder_is_followed(tmp_path: Path) -> None:
+async def test_replaced_tools_folder_is_followed(tmp_path: Path) -> None:
     folder = tmp_path / "home" / "tools"
     async with Crib(Settings(home=tmp_path / "home")) as crib:
         (folder / "first.py").write_text(GREETING)
@@ -293,7 +293,7 @@ async def test_a_folder_that_is_put_in_place_of_the_folder_is_followed(tmp_path:
         assert not crib.catalog.has_server("first")
 
 
-async def test_a_problem_in_the_folder_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_problem_in_the_tools_folder_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "home" / "tools"
     async with Crib(Settings(home=tmp_path / "home")) as crib:
         (folder / "bad.py").write_text("import nothing_like_this\n")

@@ -1,4 +1,4 @@
-"""A repository that nobody trusted, and names of servers: what it writes changes nothing that was decided."""
+"""An untrusted repository cannot evade or redirect rules with the names it gives to servers."""
 
 import json
 import sys
@@ -28,19 +28,19 @@ def definition(number: str) -> JsonObject:
     }
 
 
-class Person:
-    """A person with servers of their own, and repositories of others."""
+class Workspace:
+    """A home with servers of its own, and repositories beside it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.settings = Settings(home=prepare_home(folder / "home").root, port=0)
         self.environment = Environment({"HOME": str(folder), "PATH": "/usr/bin:/bin"})
 
-    def own(self, **servers: JsonObject) -> None:
+    def write_servers(self, **servers: JsonObject) -> None:
         file = self.settings.home / "mcp.json"
         file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
 
-    def repository(self, name: str, **servers: JsonObject) -> Path:
+    def add_repository(self, name: str, **servers: JsonObject) -> Path:
         path = self.folder / name
         (path / ".git").mkdir(parents=True, exist_ok=True)
         (path / ".mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
@@ -53,22 +53,22 @@ class Person:
 
 
 @asynccontextmanager
-async def asking(holding: Holding, cwd: Path | None = None) -> AsyncGenerator[ApiClient]:
-    """The owner, from a directory."""
+async def open_client(holding: Holding, cwd: Path | None = None) -> AsyncGenerator[ApiClient]:
+    """Open an API client of the owner in a directory."""
     place = str(cwd) if cwd is not None else None
     async with ApiClient(holding.info.url, owner_token(holding.crib.home), source="api", cwd=place) as client:
         yield client
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Person:
-    return Person(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path)
 
 
-async def test_a_deny_rule_holds_in_a_repository_that_gives_the_server_another_name(person: Person) -> None:
-    person.own(prod=definition("1"))
-    project = person.repository("project", harmless=definition("1"))
-    async with person.crib() as holding, asking(holding, project) as client:
+async def test_deny_rule_holds_under_another_name_in_a_repository(workspace: Workspace) -> None:
+    workspace.write_servers(prod=definition("1"))
+    project = workspace.add_repository("project", harmless=definition("1"))
+    async with workspace.crib() as holding, open_client(holding, project) as client:
         answer = await client.call(ToolRef("harmless", "echo"), {"text": "a"})
         assert not answer["isError"]
         (record, *_) = await client.audit(tool="echo")
@@ -83,10 +83,10 @@ async def test_a_deny_rule_holds_in_a_repository_that_gives_the_server_another_n
             assert (explained["verdict"], explained["ref"]) == ("hidden", "prod/echo")
 
 
-async def test_a_rule_on_the_name_that_a_repository_uses_holds_everywhere_it_is_known(person: Person) -> None:
-    person.own(prod=definition("1"))
-    project = person.repository("project", harmless=definition("1"))
-    async with person.crib() as holding, asking(holding, project) as client:
+async def test_rule_on_the_name_in_a_repository_holds_for_the_server_everywhere(workspace: Workspace) -> None:
+    workspace.write_servers(prod=definition("1"))
+    project = workspace.add_repository("project", harmless=definition("1"))
+    async with workspace.crib() as holding, open_client(holding, project) as client:
         await client.test_server("prod")  # a listing waits for no server
         await client.permissions.add_rule({"effect": "deny", "pattern": "harmless/*"})
         explained = await client.permissions.explain("prod/echo")
@@ -95,10 +95,10 @@ async def test_a_rule_on_the_name_that_a_repository_uses_holds_everywhere_it_is_
         assert str(project / ".mcp.json") in explained["decidedBy"]["reason"]
 
 
-async def test_an_agent_gets_no_tool_of_a_server_that_a_repository_calls_by_a_permitted_name(person: Person) -> None:
-    person.own(prod=definition("1"))
-    project = person.repository("project", notes=definition("1"))
-    async with person.crib() as holding, asking(holding, project) as client:
+async def test_permission_for_a_name_does_not_cover_a_server_renamed_to_it(workspace: Workspace) -> None:
+    workspace.write_servers(prod=definition("1"))
+    project = workspace.add_repository("project", notes=definition("1"))
+    async with workspace.crib() as holding, open_client(holding, project) as client:
         await client.test_server("prod")
         agent = await client.create_agent({"name": "Clerk", "toolPermissions": ["notes/*"]})
         as_agent = holding.crib.principals.owner("api", agent=agent["id"], cwd=str(project))
@@ -108,35 +108,35 @@ async def test_an_agent_gets_no_tool_of_a_server_that_a_repository_calls_by_a_pe
             await holding.crib.gate.call(as_agent, ToolRef("notes", "echo"), {"text": "a"}, door="library")
 
 
-async def test_a_definition_is_one_in_two_trusted_projects_that_name_it_differently(person: Person) -> None:
-    first = person.repository("first", prod=definition("1"))
-    second = person.repository("second", harmless=definition("1"))
-    async with person.crib() as holding:
-        async with asking(holding, first) as client:
+async def test_deny_rule_holds_in_another_trusted_project_with_another_name(workspace: Workspace) -> None:
+    first = workspace.add_repository("first", prod=definition("1"))
+    second = workspace.add_repository("second", harmless=definition("1"))
+    async with workspace.crib() as holding:
+        async with open_client(holding, first) as client:
             await client.trust_server("prod")
             await client.permissions.add_rule({"effect": "deny", "pattern": "prod/*"})
-        async with asking(holding, second) as client:
+        async with open_client(holding, second) as client:
             await client.trust_server("harmless")
             with pytest.raises(Denied):
                 await client.call(ToolRef("harmless", "echo"), {"text": "a"})
 
 
-async def test_a_name_that_was_agreed_to_elsewhere_is_known_after_a_restart(person: Person) -> None:
-    first = person.repository("first", prod=definition("1"))
-    second = person.repository("second", harmless=definition("1"))
-    async with person.crib() as holding, asking(holding, first) as client:
+async def test_deny_rule_holds_under_a_name_trusted_after_a_restart(workspace: Workspace) -> None:
+    first = workspace.add_repository("first", prod=definition("1"))
+    second = workspace.add_repository("second", harmless=definition("1"))
+    async with workspace.crib() as holding, open_client(holding, first) as client:
         await client.trust_server("prod")
         await client.permissions.add_rule({"effect": "deny", "pattern": "prod/*"})
-    async with person.crib() as again, asking(again, second) as client:
+    async with workspace.crib() as again, open_client(again, second) as client:
         await client.trust_server("harmless")
         with pytest.raises(Denied):
             await client.call(ToolRef("harmless", "echo"), {"text": "a"})
 
 
-async def test_a_repository_that_takes_a_name_is_shadowed_and_its_servers_are_not_called(person: Person) -> None:
-    person.own(notes=definition("1"))
-    project = person.repository("project", notes=definition("2"))
-    async with person.crib() as holding, asking(holding, project) as client:
+async def test_repository_server_with_a_taken_name_is_shadowed_and_not_called(workspace: Workspace) -> None:
+    workspace.write_servers(notes=definition("1"))
+    project = workspace.add_repository("project", notes=definition("2"))
+    async with workspace.crib() as holding, open_client(holding, project) as client:
         server = await client.server("notes")
         assert [source["scope"] for source in server["sources"]] == ["user"]
         answer = await client.call(ToolRef("notes", "echo"), {"text": "a"})
@@ -147,17 +147,17 @@ async def test_a_repository_that_takes_a_name_is_shadowed_and_its_servers_are_no
             await client.call(ToolRef(shadowed["alias"], "echo"), {"text": "a"})
 
 
-async def test_a_repository_the_crib_was_started_in_does_not_replace_a_program(
-    person: Person, monkeypatch: pytest.MonkeyPatch
+async def test_repository_in_the_working_directory_does_not_replace_a_module(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`python -m` imports from the directory it is started in."""
-    person.own(notes=definition("1"))
-    project = person.repository("project")
+    workspace.write_servers(notes=definition("1"))
+    project = workspace.add_repository("project")
     ran = project / "ran"
     (project / "upstreams").mkdir()
     (project / "upstreams" / "legacy.py").write_text(f"open({str(ran)!r}, 'w').close()\n", encoding="utf-8")
     monkeypatch.chdir(project)
-    async with person.crib() as holding, asking(holding, project) as client:
+    async with workspace.crib() as holding, open_client(holding, project) as client:
         answer = await client.call(ToolRef("notes", "echo"), {"text": "a"})
         assert not answer["isError"]
     assert not ran.exists()

@@ -1,5 +1,7 @@
-"""Secrets are planted wherever a crib gets some, and a server repeats them wherever it can. Nothing that comes out of
-the crib for people, programs and other services holds one."""
+"""Planted secrets, which servers repeat wherever they can, appear in no output of the crib.
+
+Output is every page and route, the feed, exported telemetry, the database and the files of the home.
+"""
 
 import asyncio
 import json
@@ -29,7 +31,7 @@ VARIABLE = "amber otter 4417 quietly"
 KEYRING = "copper heron 5528 loudly"
 HEADER = "d41f7c20-1a2b-4c3d-8e4f-a5b6c7d8e9f0"
 OWN = "silver badger 6639 slowly"
-"""None of them looks like a secret: they are recognised by where they come from."""
+"""None of them looks like a secret: they are masked because of their origin."""
 
 GOSSIP = r"""
 import json, os, sys
@@ -60,7 +62,7 @@ for line in sys.stdin:
         if asked["params"]["name"] == "fail":
             send({"id": id, "error": {"code": -32000, "message": f"failed with {known}"}})
         else:
-            send({"id": id, "result": {"content": [{"type": "text", "text": f"told {known}"}], "isError": True}})
+            send({"id": id, "result": {"content": [{"type": "text", "text": f"result {known}"}], "isError": True}})
     else:
         send({"id": id, "error": {"code": -32601, "message": f"{method} is unknown, {known}"}})
 """
@@ -128,7 +130,7 @@ async def _plant(folder: Path, remote: str) -> tuple[Settings, Environment]:
 
 
 async def _use(holding: Holding, client: AsyncClient) -> dict[str, str]:
-    """Call what repeats secrets, and return the secrets that were made meanwhile."""
+    """Call the tools that repeat secrets, and return the secrets created meanwhile."""
     await client.put("/api/secrets/PLANTED", json={"value": KEYRING})
     for name in ("gossip", "remote"):
         await client.post(f"/api/servers/{name}/test")
@@ -153,10 +155,10 @@ async def _use(holding: Holding, client: AsyncClient) -> dict[str, str]:
     return {**made, "the owner's token": owner_token(holding.crib.home)}
 
 
-async def test_planted_secrets_come_out_nowhere(tmp_path: Path) -> None:
+async def test_planted_secrets_appear_in_no_output(tmp_path: Path) -> None:
     async def refuse(request: Request, writer: asyncio.StreamWriter) -> None:
-        said = request.headers["authorization"].encode()
-        answer = b"I do not like " + said
+        secret = request.headers["authorization"].encode()
+        answer = b"Rejected " + secret
         writer.write(b"HTTP/1.1 500 Bad\r\ncontent-length: %d\r\n\r\n%b" % (len(answer), answer))
         await writer.drain()
 
@@ -177,7 +179,7 @@ async def test_planted_secrets_come_out_nowhere(tmp_path: Path) -> None:
 
 
 def _reached(places: Mapping[str, str], collector: Receiver) -> list[str]:
-    """Return the places that show nothing, so that finding no secret there would prove nothing."""
+    """Return the routes and pages that failed; raise if the others lack what could hold a secret."""
     empty = [path for path, text in places.items() if not text.startswith("200 ") and path != "events"]
     assert "*** ***" in places["/api/audit/export"]
     assert "notifications/message" in places["page /servers/gossip/log"]

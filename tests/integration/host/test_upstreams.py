@@ -1,4 +1,4 @@
-"""A crib with upstream servers, whole: from a definition in a file to a call, and what can go wrong on the way."""
+"""A crib with upstream servers, from the definition in a file to a call."""
 
 import json
 import os
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 
 def definition(*words: str, **more: object) -> JsonObject:
-    """One of the small servers, as it stands in a file."""
+    """Return the definition of a test server."""
     return {
         "command": sys.executable,
         "args": ["-S", "-m", "upstreams.legacy", *(words or ("plain",))],
@@ -35,8 +35,8 @@ def definition(*words: str, **more: object) -> JsonObject:
     }
 
 
-class Bench:
-    """A person with a home, and a crib on it."""
+class Workspace:
+    """A home, and a crib on it."""
 
     def __init__(self, folder: Path) -> None:
         self.user = folder / "user"
@@ -45,13 +45,13 @@ class Bench:
         self.environment = Environment({"HOME": str(self.user), "PATH": "/usr/bin:/bin"})
 
     def write(self, **servers: JsonObject) -> None:
-        """Have these servers in our own file."""
+        """Write these servers to the crib's own file."""
         file = self.settings.home / "mcp.json"
         file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
 
     @asynccontextmanager
     async def crib(self, kind: HolderKind = "serve") -> AsyncGenerator[tuple[Holding, ApiClient]]:
-        """A crib that listens, and its owner."""
+        """Run a crib and open an API client of its owner."""
         async with (
             hold(self.settings, kind=kind, environment=self.environment) as holding,
             ApiClient(holding.info.url, owner_token(holding.crib.home), source="api") as client,
@@ -60,20 +60,20 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    """A person with a home."""
-    return Bench(tmp_path)
+def workspace(tmp_path: Path) -> Workspace:
+    """A home without servers."""
+    return Workspace(tmp_path)
 
 
 async def pid_of(client: ApiClient, server: str) -> int:
-    """The process of a server, by its own word."""
+    """Return the process id that a server reports."""
     answer = await client.call(ToolRef(server, "pid"), {})
     assert not answer["isError"], answer
     return int(answer["content"][0]["text"])
 
 
 async def until_state(client: ApiClient, server: str, state: str) -> JsonObject:
-    """Wait until a server stands like this: look, then look again at every event."""
+    """Wait until a server has this state; check again at every event."""
     with anyio.fail_after(20):
         async for _ in client.events(0):
             if (found := await client.server(server))["state"] == state:
@@ -82,7 +82,7 @@ async def until_state(client: ApiClient, server: str, state: str) -> JsonObject:
 
 
 async def until_started(client: ApiClient, tool: str) -> None:
-    """Wait until a call left its intent, which nobody announces."""
+    """Wait until a call has left its intent. No event announces it."""
     for _ in range(1_000):
         if await client.audit(tool=tool):
             return
@@ -90,9 +90,9 @@ async def until_started(client: ApiClient, tool: str) -> None:
     raise AssertionError(f"{tool} was not called in time.")
 
 
-async def test_a_server_in_a_file_is_tools_in_every_list_and_a_call_leaves_its_records(bench: Bench) -> None:
-    bench.write(legacy=definition())
-    async with bench.crib() as (_, client):
+async def test_configured_server_has_its_tools_in_every_list_and_calls_are_recorded(workspace: Workspace) -> None:
+    workspace.write(legacy=definition())
+    async with workspace.crib() as (_, client):
         found = await until_state(client, "legacy", "connected")
         assert found["tools"] == 10
         assert found["latencyMs"] >= 0
@@ -106,9 +106,9 @@ async def test_a_server_in_a_file_is_tools_in_every_list_and_a_call_leaves_its_r
         assert [record["phase"] for record in records] == ["outcome", "intent"]
 
 
-async def test_a_killed_server_fails_its_own_calls_only_and_comes_back_by_itself(bench: Bench) -> None:
-    bench.write(one=definition("plain", "1"), two=definition("plain", "2"))
-    async with bench.crib() as (_, client):
+async def test_killed_server_fails_only_its_own_calls_and_restarts(workspace: Workspace) -> None:
+    workspace.write(one=definition("plain", "1"), two=definition("plain", "2"))
+    async with workspace.crib() as (_, client):
         one, two = await pid_of(client, "one"), await pid_of(client, "two")
         ended: list[JsonObject] = []
         async with anyio.create_task_group() as calls:
@@ -127,27 +127,27 @@ async def test_a_killed_server_fails_its_own_calls_only_and_comes_back_by_itself
         assert await pid_of(client, "two") == two
 
 
-async def test_a_changed_definition_restarts_its_own_server_and_no_other(bench: Bench) -> None:
-    bench.write(one=definition("plain", "1"), two=definition("plain", "2"))
-    async with bench.crib() as (_, client):
+async def test_changed_definition_restarts_only_its_server(workspace: Workspace) -> None:
+    workspace.write(one=definition("plain", "1"), two=definition("plain", "2"))
+    async with workspace.crib() as (_, client):
         one, two = await pid_of(client, "one"), await pid_of(client, "two")
-        bench.write(one=definition("plain", "3"), two=definition("plain", "2"))
+        workspace.write(one=definition("plain", "3"), two=definition("plain", "2"))
         await client.reload_servers()
         assert await pid_of(client, "one") != one
         assert await pid_of(client, "two") == two
-        bench.write(two=definition("plain", "2"))
+        workspace.write(two=definition("plain", "2"))
         await client.reload_servers()
         assert not [tool for tool in await client.tools() if tool["server"] == "one"]
         await eventually(lambda: not Path(f"/proc/{one}").exists())
 
 
-async def test_after_a_restart_known_tools_are_there_at_once_and_the_server_starts_when_it_is_used(
-    bench: Bench,
+async def test_known_tools_are_listed_after_a_restart_and_the_server_starts_on_use(
+    workspace: Workspace,
 ) -> None:
-    bench.write(legacy=definition())
-    async with bench.crib() as (_, client):
+    workspace.write(legacy=definition())
+    async with workspace.crib() as (_, client):
         await until_state(client, "legacy", "connected")
-    async with bench.crib() as (_, client):
+    async with workspace.crib() as (_, client):
         found = await client.server("legacy")
         assert (found["state"], found["tools"]) == ("not_checked", 10)
         assert "pid" not in found
@@ -155,9 +155,9 @@ async def test_after_a_restart_known_tools_are_there_at_once_and_the_server_star
         await until_state(client, "legacy", "connected")
 
 
-async def test_a_command_of_its_own_connects_only_what_it_is_asked_for(bench: Bench) -> None:
-    bench.write(one=definition("plain", "1"), two=definition("plain", "2"))
-    async with bench.crib("command") as (_, client):
+async def test_command_connects_only_the_servers_it_uses(workspace: Workspace) -> None:
+    workspace.write(one=definition("plain", "1"), two=definition("plain", "2"))
+    async with workspace.crib("command") as (_, client):
         problems = await client.tool_problems()
         assert [problem["code"] for problem in problems] == ["server.not_checked", "server.not_checked"]
         await pid_of(client, "one")
@@ -165,40 +165,40 @@ async def test_a_command_of_its_own_connects_only_what_it_is_asked_for(bench: Be
         assert (await client.server("two"))["state"] == "not_checked"
 
 
-async def test_a_failed_server_tells_exit_code_last_words_and_what_to_do(bench: Bench) -> None:
+async def test_failed_server_reports_exit_code_stderr_and_next_step(workspace: Workspace) -> None:
     code = "import sys; print('no key was given', file=sys.stderr); sys.exit(3)"
-    bench.write(broken={"command": sys.executable, "args": ["-c", code]}, fine=definition())
-    async with bench.crib() as (_, client):
+    workspace.write(broken={"command": sys.executable, "args": ["-c", code]}, fine=definition())
+    async with workspace.crib() as (_, client):
         tested = await client.test_server("broken")
         assert (tested["state"], tested["exitCode"], tested["stderr"]) == ("failed", 3, ["no key was given"])
         assert "exit code 3" in tested["lastError"]
-        assert "no key" not in tested["lastError"], "what it wrote stands beside, not in the sentence"
+        assert "no key" not in tested["lastError"], "stderr is a member of its own"
         assert tested["action"] == "toolcrib mcp test broken"
         await pid_of(client, "fine")
         with pytest.raises(Unavailable, match="broken"):
             await client.call(ToolRef("broken", "anything"), {})
 
 
-async def test_what_may_not_be_connected_says_why(bench: Bench) -> None:
-    bench.write(off=definition(enabled=False), wrong={"command": "x", "url": "http://127.0.0.1:9/"})
-    async with bench.crib() as (_, client):
+async def test_server_that_cannot_be_connected_reports_the_reason(workspace: Workspace) -> None:
+    workspace.write(off=definition(enabled=False), wrong={"command": "x", "url": "http://127.0.0.1:9/"})
+    async with workspace.crib() as (_, client):
         with pytest.raises(Conflict, match=r'Server "off" is disabled. Run toolcrib mcp enable off first.'):
             await client.test_server("off")
         with pytest.raises(InvalidRequest, match="Invalid server config"):
             await client.test_server("wrong")
         with pytest.raises(InvalidRequest, match="has no sign-in"):
-            bench.write(local=definition())
+            workspace.write(local=definition())
             await client.sign_in("local")
 
 
-async def test_the_servers_of_a_project_are_for_those_who_ask_from_it(bench: Bench, tmp_path: Path) -> None:
-    bench.write(everywhere=definition())
+async def test_servers_of_a_project_are_visible_only_from_the_project(workspace: Workspace, tmp_path: Path) -> None:
+    workspace.write(everywhere=definition())
     project = tmp_path / "project"
     (project / ".toolcrib").mkdir(parents=True)
     (project / ".git").mkdir()
     file = project / ".toolcrib" / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"here": definition("plain", "here")}}), encoding="utf-8")
-    async with bench.crib() as (holding, client):
+    async with workspace.crib() as (holding, client):
         await client.trust_path(
             str(project), [each["question"]["digest"] for each in await client.trust_path(str(project))]
         )
@@ -213,13 +213,13 @@ async def test_the_servers_of_a_project_are_for_those_who_ask_from_it(bench: Ben
             assert "here" not in {tool["server"] for tool in await inside.tools()}
 
 
-@pytest.mark.parametrize("runs", [False, True], ids=["alone", "beside a crib that runs"])
-async def test_the_bridge_gives_tools_that_can_be_called_and_why_others_are_missing(bench: Bench, runs: bool) -> None:
-    bench.write(legacy=definition(), broken={"command": "no-such-program-anywhere"})
+@pytest.mark.parametrize("runs", [False, True], ids=["alone", "beside a running crib"])
+async def test_bridge_returns_callable_tools_and_the_errors_of_failed_servers(workspace: Workspace, runs: bool) -> None:
+    workspace.write(legacy=definition(), broken={"command": "no-such-program-anywhere"})
 
     async def use() -> None:
         tools, errors = await bridge.discover_and_load(
-            bench.user, settings=bench.settings, environment=bench.environment
+            workspace.user, settings=workspace.settings, environment=workspace.environment
         )
         async with tools:
             echo = tools.named("mcp_legacy_echo")
@@ -233,12 +233,12 @@ async def test_the_bridge_gives_tools_that_can_be_called_and_why_others_are_miss
     if not runs:
         await use()
         return
-    async with bench.crib():
+    async with workspace.crib():
         await use()
 
 
-async def test_shared_legacy_server_sees_no_client_capabilities(bench: Bench) -> None:
-    bench.write(shop=definition())
-    async with bench.crib() as (_, client):
+async def test_shared_legacy_server_sees_no_client_capabilities(workspace: Workspace) -> None:
+    workspace.write(shop=definition())
+    async with workspace.crib() as (_, client):
         answer = await client.call(ToolRef("shop", "abilities"), {})
     assert answer["structuredContent"]["abilities"] == {}

@@ -1,4 +1,4 @@
-"""An OTLP receiver on loopback that decodes what it gets with OpenTelemetry's own definitions."""
+"""An OTLP receiver on loopback that decodes requests with OpenTelemetry's own definitions."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -18,7 +18,7 @@ from integration.upstream.http.harness import RawServer, Request, http_response,
 
 @dataclass(frozen=True)
 class Receiver:
-    """What arrived so far."""
+    """The requests received so far."""
 
     raw: RawServer
 
@@ -41,7 +41,7 @@ class Receiver:
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """The newest metrics by name."""
+        """The latest metrics by name."""
         requests = map(ExportMetricsServiceRequest.FromString, self._bodies("metrics"))
         return {
             metric.name: metric
@@ -73,7 +73,7 @@ class Receiver:
 
 @asynccontextmanager
 async def receiver(*statuses: str) -> AsyncGenerator[Receiver]:
-    """Receive everything. The first requests are answered with these statuses."""
+    """Receive everything. The first requests are answered with the given statuses."""
     left = list(statuses)
 
     async def accept(_: Request, writer: asyncio.StreamWriter) -> None:

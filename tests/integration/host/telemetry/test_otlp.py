@@ -1,4 +1,4 @@
-"""OpenTelemetry of a whole crib: what a collector receives, and how a trace continues at real upstreams."""
+"""OpenTelemetry of a whole crib: what a collector receives, and how traces continue at upstreams."""
 
 import asyncio
 import json
@@ -167,7 +167,7 @@ async def test_call_runs_code_of_telemetry_only_when_it_is_on(tmp_path: Path, is
             assert bool(of_telemetry(entered)) == is_on, of_telemetry(entered)
 
 
-async def test_logs_are_sent_masked_and_failed_exports_are_repeated(tmp_path: Path) -> None:
+async def test_logs_are_sent_masked_and_failed_exports_are_retried(tmp_path: Path) -> None:
     headers = {"OTEL_EXPORTER_OTLP_HEADERS": "api-key=k3y-of-the-collector", "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip"}
     async with receiver("503 Busy") as collector, crib(tmp_path, collector, {}, headers) as (holding, _):
         secret = owner_token(holding.crib.home)
@@ -193,7 +193,9 @@ async def test_last_spans_are_sent_when_the_crib_stops(tmp_path: Path) -> None:
         assert values(span)["gen_ai.tool.call.arguments"] == '{"include_uptime":true}'
 
 
-async def test_missing_extra_is_an_error_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_extra_is_an_error_with_the_install_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def not_installed(_: str) -> None:
         return None
 
