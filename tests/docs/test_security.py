@@ -80,9 +80,9 @@ SHOWN = {
     "finds edits, gaps, reordering": "test_edited_cut_and_reordered_lines_are_found",
     "can forge the whole chain": "test_without_a_key_the_same_forgery_passes_and_verify_says_so",
     "are closed first": "test_oldest_unauthenticated_connection_is_closed_first",
-    "a bounded part of each turn": "test_a_flood_of_messages_takes_little_of_each_turn_of_the_loop",
+    "a bounded part of each turn": "test_message_flood_takes_bounded_work_per_loop_turn",
     "`toolcrib stop-all` ends every session": "test_sessions_schedules_and_questions_end_and_none_begins",
-    "All descendants of a server's": "test_descendants_with_a_session_of_their_own_end_with_their_server",
+    "All descendants of a server's": "test_descendants_in_their_own_session_end_with_their_server",
 }
 """Claims of the page, and a test that shows each of them."""
 

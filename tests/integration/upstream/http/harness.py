@@ -1,4 +1,4 @@
-"""Servers on loopback to talk to: the official one in all its forms, and raw ones that do exactly what a test says."""
+"""Servers on loopback: the official server in all its forms, and raw servers that follow a script."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -57,7 +57,7 @@ def open_connection(
     connect_wait: float = 10,
     idle_wait: float = 20,
 ) -> OpeningConnection:
-    """A connection with the server at this address."""
+    """Open a connection to the server at this address."""
     return open_web_server(
         shared_web(),
         "lab",
@@ -80,13 +80,13 @@ async def call(connection: Connection, tool: str, era: Era = "modern", **argumen
 
 
 class Name(BaseModel):
-    """What the official server asks for."""
+    """The form that the official server sends."""
 
     name: str
 
 
 def official() -> tuple[MCPServer, list[str]]:
-    """The official server with a tool for each thing that can happen, and a list of what was taken back."""
+    """Return the official server with a tool for each behaviour, and a list of its cancelled calls."""
     server = MCPServer("official", instructions="Be kind.")
     cancelled: list[str] = []
 
@@ -128,7 +128,7 @@ Form = Literal["stateful", "stateful-json", "stateless", "stateless-json"]
 
 @asynccontextmanager
 async def official_server(form: Form = "stateful") -> AsyncGenerator[tuple[str, list[str]]]:
-    """The official server over Streamable HTTP: its address, and what was taken back."""
+    """Run the official server over Streamable HTTP; yield its address and its cancelled calls."""
     server, cancelled = official()
     app = server.streamable_http_app(json_response=form.endswith("json"), stateless_http=form.startswith("stateless"))
     async with serve_app(app) as port:
@@ -137,7 +137,7 @@ async def official_server(form: Form = "stateful") -> AsyncGenerator[tuple[str, 
 
 @asynccontextmanager
 async def serve_app(app: ASGIApp) -> AsyncGenerator[int]:
-    """Serve an application with its lifespan; gives the port."""
+    """Serve an application with its lifespan; yield the port."""
     sock, port = listening_socket()
     config = uvicorn.Config(app, log_level="critical", ws="none", timeout_graceful_shutdown=1, access_log=False)
     server = uvicorn.Server(config)
@@ -155,7 +155,7 @@ async def serve_app(app: ASGIApp) -> AsyncGenerator[int]:
 
 @dataclass
 class Request:
-    """A request as a raw server read it."""
+    """A request as a raw server received it."""
 
     verb: str
     path: str
@@ -169,12 +169,12 @@ class Request:
 
     @property
     def method(self) -> str:
-        """The method of the message, the verb if there is no body."""
+        """The method of the message, or the HTTP method if there is no body."""
         return self.message.get("method", "") if self.body else self.verb
 
     @property
     def tool(self) -> str:
-        """The tool that is called."""
+        """The name of the called tool."""
         return self.message["params"]["name"]
 
 
@@ -183,7 +183,7 @@ Script = Callable[[Request, asyncio.StreamWriter], Awaitable[None]]
 
 @dataclass
 class RawServer:
-    """A raw server. `seen` has every request, `left` counts connections that the client closed."""
+    """A raw server. `requests` has every request; `closed` counts the connections that the client closed."""
 
     url: str = ""
     requests: list[Request] = field(default_factory=list[Request])
@@ -191,13 +191,13 @@ class RawServer:
     closed: int = 0
 
     def count(self, method: str) -> int:
-        """How many requests of a method came."""
+        """Return the number of requests with a method."""
         return sum(request.method == method for request in self.requests)
 
 
 @asynccontextmanager
 async def raw_server(script: Script) -> AsyncGenerator[RawServer]:
-    """A server that answers each request as the script writes; what it does not answer, it leaves open."""
+    """Run a server that answers each request by the script. A request without an answer stays open."""
     raw = RawServer()
     handlers: set[asyncio.Task[Any]] = set()
 
@@ -244,14 +244,14 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
 def http_response(
     body: bytes, status: str = "200 OK", kind: str = "application/json", headers: Mapping[str, str] | None = None
 ) -> bytes:
-    """A whole answer."""
+    """Return a whole HTTP response."""
     more = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
     head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n{more}\r\n"
     return head.encode() + body
 
 
 def result_response(request: Request, value: JsonObject, headers: Mapping[str, str] | None = None) -> bytes:
-    """A whole answer with a result."""
+    """Return a whole HTTP response with a JSON-RPC result."""
     message = {"jsonrpc": "2.0", "id": request.message["id"], "result": value}
     return http_response(orjson.dumps(message), headers=headers)
 
@@ -261,17 +261,17 @@ END = b"0\r\n\r\n"
 
 
 def chunk(data: bytes) -> bytes:
-    """A piece of a body of unknown length."""
+    """Return a chunk of a body of unknown length."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 def sse_event(message: JsonObject | None, event_id: str | None = None, more: str = "") -> bytes:
-    """An event as a piece of a stream."""
+    """Return an event as a chunk of a stream."""
     head = (f"id: {event_id}\n" if event_id else "") + more
     data = orjson.dumps(message) if message is not None else b""
     return chunk(head.encode() + b"data: " + data + b"\n\n")
 
 
 def result_message(request: Request, value: JsonObject) -> JsonObject:
-    """The message that answers a request."""
+    """Return the JSON-RPC message with the result of a request."""
     return {"jsonrpc": "2.0", "id": request.message["id"], "result": value}

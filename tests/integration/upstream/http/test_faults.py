@@ -1,4 +1,4 @@
-"""Servers that break the rules of HTTP: the call that meets it is told what happened, and nothing else notices."""
+"""HTTP faults of a server fail the call that meets them, and nothing else."""
 
 import asyncio
 import gzip
@@ -42,7 +42,7 @@ HTML = "text/html; charset=utf-8"
 
 
 async def misbehave(request: Request, writer: asyncio.StreamWriter) -> None:
-    """Answer as the name of the tool says."""
+    """Answer as the name of the tool requests."""
     if request.method == "server/discover":
         writer.write(result_response(request, DISCOVERED))
     elif request.tool in ANSWERS:
@@ -66,7 +66,7 @@ async def misbehave(request: Request, writer: asyncio.StreamWriter) -> None:
 
 
 async def answer_strangely(request: Request, writer: asyncio.StreamWriter) -> None:
-    """Give an answer that depends on the request."""
+    """Send an unusual but valid answer."""
     nothing = result_response(request, {"content": []})
     match request.tool:
         case "resets":
@@ -124,7 +124,7 @@ ANSWERS = {
     ),
 }
 
-TOLD = {
+ERRORS = {
     "closes": ("server.ended", "closed the connection before it responded"),
     "resets": ("server.ended", "the connection before it responded"),
     "half closes": ("server.ended", "closed the connection during its response"),
@@ -156,9 +156,9 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("fault", TOLD)
-async def test_a_broken_answer_is_told_to_its_own_caller_alone(fault: str) -> None:
-    code, words = TOLD[fault]
+@pytest.mark.parametrize("fault", ERRORS)
+async def test_broken_answer_fails_only_its_own_call(fault: str) -> None:
+    code, words = ERRORS[fault]
     with anyio.fail_after(20):
         async with (
             raw_server(misbehave) as raw,
@@ -179,7 +179,7 @@ async def test_a_broken_answer_is_told_to_its_own_caller_alone(fault: str) -> No
 
 
 @pytest.mark.parametrize("tool", ["drips", "goes on", "old", "talks on"])
-async def test_what_is_only_strange_is_understood(tool: str) -> None:
+async def test_unusual_but_valid_answers_are_accepted(tool: str) -> None:
     with anyio.fail_after(20):
         async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
             for _ in range(3):
@@ -187,7 +187,7 @@ async def test_what_is_only_strange_is_understood(tool: str) -> None:
             assert await call(connection, "echo") == {"content": [{"text": "echo"}]}
 
 
-async def test_an_error_of_the_protocol_keeps_its_parts_whatever_the_status() -> None:
+async def test_protocol_error_keeps_its_parts_with_any_status() -> None:
     with anyio.fail_after(20):
         async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
             with pytest.raises(ProtocolError) as caught:
@@ -196,7 +196,7 @@ async def test_an_error_of_the_protocol_keeps_its_parts_whatever_the_status() ->
 
 
 @pytest.mark.parametrize(("tool", "seconds"), [("busy", 300.0), ("away", 0.0), ("wrong", None)])
-async def test_how_long_a_server_wants_to_be_left_alone_is_bounded(tool: str, seconds: float | None) -> None:
+async def test_retry_after_is_bounded(tool: str, seconds: float | None) -> None:
     with anyio.fail_after(20):
         async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
             with pytest.raises(HttpRefused) as caught:
@@ -204,7 +204,7 @@ async def test_how_long_a_server_wants_to_be_left_alone_is_bounded(tool: str, se
     assert caught.value.retry_after == seconds
 
 
-async def test_a_caller_who_leaves_closes_its_connection_and_no_other() -> None:
+async def test_cancelled_call_closes_only_its_own_connection() -> None:
     with anyio.fail_after(20):
         async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
             await call(connection, "echo")
@@ -214,7 +214,7 @@ async def test_a_caller_who_leaves_closes_its_connection_and_no_other() -> None:
             assert raw.connections == 2
 
 
-async def test_connections_are_used_again() -> None:
+async def test_connections_are_reused() -> None:
     with anyio.fail_after(20):
         async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
             for _ in range(20):
@@ -223,7 +223,7 @@ async def test_connections_are_used_again() -> None:
 
 
 async def _fickle(request: Request, writer: asyncio.StreamWriter) -> None:
-    """Takes one request per connection; the second it reads and closes."""
+    """Answer one request per connection; read the second one and close."""
     if getattr(writer, "was_used", False):
         writer.close()
         return
@@ -233,14 +233,14 @@ async def _fickle(request: Request, writer: asyncio.StreamWriter) -> None:
     writer.write(result_response(request, value))
 
 
-async def test_a_request_that_may_run_twice_is_repeated_once_on_a_new_connection() -> None:
+async def test_idempotent_request_is_repeated_once_on_a_new_connection() -> None:
     with anyio.fail_after(20):
         async with raw_server(_fickle) as raw, open_connection(raw.url) as (connection, _):
             assert (await connection.call("tools/list", {}))["tools"] == []
             assert raw.count("tools/list") == 2
 
 
-async def test_a_call_of_a_tool_is_never_repeated() -> None:
+async def test_tool_call_is_never_repeated() -> None:
     with anyio.fail_after(20):
         async with raw_server(_fickle) as raw, open_connection(raw.url) as (connection, _):
             with pytest.raises(ServerFailed, match="closed the connection before it responded"):
@@ -249,14 +249,14 @@ async def test_a_call_of_a_tool_is_never_repeated() -> None:
             assert (await call(connection, "echo"))["content"] == []
 
 
-async def test_a_server_that_takes_nothing_of_a_large_request_is_given_up() -> None:
-    async def stuffed(request: Request, writer: asyncio.StreamWriter) -> None:
+async def test_server_that_does_not_read_a_large_request_times_out() -> None:
+    async def stop_reading(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(result_response(request, DISCOVERED))
         await writer.drain()
         await anyio.sleep_forever()
 
     with anyio.fail_after(20):
-        async with raw_server(stuffed) as raw, open_connection(raw.url, idle_wait=0.5) as (connection, _):
+        async with raw_server(stop_reading) as raw, open_connection(raw.url, idle_wait=0.5) as (connection, _):
             with pytest.raises(ServerFailed, match="sent nothing for"):
                 await call(connection, "echo", text="x" * 30_000_000)
 
@@ -268,20 +268,20 @@ async def test_a_server_that_takes_nothing_of_a_large_request_is_given_up() -> N
         ("http://nowhere.localhost/mcp", "cannot be reached"),
     ],
 )
-async def test_a_server_that_is_not_there_is_said_to_be_unreachable(url: str, words: str) -> None:
+async def test_unreachable_server_is_reported(url: str, words: str) -> None:
     with anyio.fail_after(20), pytest.raises(ServerFailed) as caught:
         async with open_connection(url):
-            raise AssertionError("there is nobody")
+            raise AssertionError("it was reached")
     assert caught.value.code == "server.unreachable"
     assert words in caught.value.message
 
 
-async def test_a_server_that_never_answers_the_greeting_is_given_up_in_time() -> None:
-    async def say_nothing(request: Request, writer: asyncio.StreamWriter) -> None:
+async def test_unanswered_handshake_times_out() -> None:
+    async def never_answer(request: Request, writer: asyncio.StreamWriter) -> None:
         pass
 
     with anyio.fail_after(20):
-        async with raw_server(say_nothing) as raw:
+        async with raw_server(never_answer) as raw:
             with pytest.raises(ToolcribError) as caught:
                 async with open_connection(raw.url, connect_wait=0.5):
                     raise AssertionError("it did not answer")
@@ -289,7 +289,7 @@ async def test_a_server_that_never_answers_the_greeting_is_given_up_in_time() ->
             await eventually(lambda: raw.closed == raw.connections)
 
 
-async def test_more_calls_than_connections_wait_for_their_turn() -> None:
+async def test_calls_beyond_the_connection_limit_wait() -> None:
     with anyio.fail_after(30):
         async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
             async with anyio.create_task_group() as tasks:
@@ -298,16 +298,16 @@ async def test_more_calls_than_connections_wait_for_their_turn() -> None:
             assert raw.connections <= MOST_CONNECTIONS
 
 
-async def test_a_flood_of_messages_takes_little_of_each_turn_of_the_loop() -> None:
+async def test_message_flood_takes_bounded_work_per_loop_turn() -> None:
     async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _), counted_turns() as turns:
         connection.on_notification = turns.count
         with anyio.fail_after(60):
             await call(connection, "floods")
-    assert turns.total == 20_000, "all of them come before the answer"
-    assert turns.most < 2_000, "a chunk of a socket has several thousand"
+    assert turns.total == 20_000, "all messages arrive before the result"
+    assert turns.most < 2_000, "one chunk of a socket has several thousand"
 
 
-async def test_a_flood_without_end_fails_its_call_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_messages_beyond_the_limit_fail_their_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "MESSAGES_LIMIT", 5_000)
     async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
         with anyio.fail_after(60), pytest.raises(ServerFailed, match="more than 5,000 messages") as caught:
@@ -316,7 +316,7 @@ async def test_a_flood_without_end_fails_its_call_at_the_limit(monkeypatch: pyte
         assert await call(connection, "echo")
 
 
-async def test_a_stream_of_bytes_without_end_fails_its_call_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stream_beyond_the_size_limit_fails_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(responses, "STREAM_LIMIT", 100_000)
     async with raw_server(misbehave) as raw, open_connection(raw.url) as (connection, _):
         with anyio.fail_after(60), pytest.raises(ServerFailed, match="more than 100,000 bytes") as caught:

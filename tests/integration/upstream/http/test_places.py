@@ -1,4 +1,4 @@
-"""Where the lean client goes: the checked address, with the right name on the certificate, and nowhere else."""
+"""The HTTP client connects only to checked addresses, with a valid certificate for the name."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,14 +21,14 @@ pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", LOOPS)
 
 
 class App:
-    """A modern server that remembers the headers it was sent."""
+    """A modern server that records the headers of its requests."""
 
     def __init__(self) -> None:
-        self.seen: list[Mapping[str, str]] = []
+        self.headers_seen: list[Mapping[str, str]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
-        self.seen.append(request.headers)
+        self.headers_seen.append(request.headers)
         message = orjson.loads(await request.body())
         body = orjson.dumps({"jsonrpc": "2.0", "id": message["id"], "result": DISCOVERED})
         await Response(body, media_type="application/json")(scope, receive, send)
@@ -39,7 +39,7 @@ def app() -> App:
     return App()
 
 
-def talk(
+def connect(
     site: Site, url: str, *, local_allowed: bool = False, headers: Mapping[str, str] | None = None
 ) -> OpeningConnection:
     return open_web_server(
@@ -55,76 +55,80 @@ def talk(
     )
 
 
-async def test_a_public_server_is_reached_at_the_address_that_was_judged(app: App, tmp_path: Path) -> None:
+async def test_public_server_is_reached_at_the_checked_address(app: App, tmp_path: Path) -> None:
     with anyio.fail_after(20):
-        async with public_site(app, tmp_path) as site, talk(site, "https://a.example/mcp") as (connection, _):
+        async with public_site(app, tmp_path) as site, connect(site, "https://a.example/mcp") as (connection, _):
             for _ in range(5):
                 await connection.call("tools/list", {})
     assert site.sockets.dialled == [PUBLIC]
     assert site.names.asked == ["a.example"]
-    assert {headers["host"] for headers in app.seen} == {"a.example"}
+    assert {headers["host"] for headers in app.headers_seen} == {"a.example"}
 
 
-async def test_a_name_that_leads_into_this_network_is_not_followed(app: App, tmp_path: Path) -> None:
+async def test_name_that_resolves_to_a_private_address_is_refused(app: App, tmp_path: Path) -> None:
     with anyio.fail_after(20):
         async with public_site(app, tmp_path) as site:
             for address in ("127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1"):
                 site.names.answers["a.example"] = [(address,)]
                 with pytest.raises(Denied) as caught:
-                    async with talk(site, "https://a.example/mcp"):
+                    async with connect(site, "https://a.example/mcp"):
                         raise AssertionError("it was followed")
                 assert caught.value.code == "address.refused"
     assert site.sockets.dialled == []
 
 
-async def test_an_answer_that_changes_after_it_was_judged_changes_nothing(app: App, tmp_path: Path) -> None:
+async def test_address_is_not_resolved_again_after_the_check(app: App, tmp_path: Path) -> None:
     with anyio.fail_after(20):
         async with public_site(app, tmp_path) as site:
             site.names.answers["a.example"] = [(PUBLIC,), ("127.0.0.1",)]
-            async with talk(site, "https://a.example/mcp") as (connection, _):
+            async with connect(site, "https://a.example/mcp") as (connection, _):
                 await connection.call("tools/list", {})
     assert site.sockets.dialled == [PUBLIC]
 
 
-async def test_of_several_addresses_only_those_that_were_judged_are_dialled(app: App, tmp_path: Path) -> None:
+async def test_private_addresses_among_several_are_skipped(app: App, tmp_path: Path) -> None:
     with anyio.fail_after(20):
         async with public_site(app, tmp_path) as site:
             site.names.answers["a.example"] = [("192.168.1.1", OTHER)]
-            async with talk(site, "https://a.example/mcp"):
+            async with connect(site, "https://a.example/mcp"):
                 pass
     assert site.sockets.dialled == [OTHER]
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-async def test_a_certificate_that_is_not_the_servers_ends_the_connection(
+async def test_certificate_that_is_expired_or_of_another_name_ends_the_connection(
     app: App, tmp_path: Path, is_over: bool
 ) -> None:
     made = make_certificates(("a.example",), is_over=True) if is_over else make_certificates(("c.example",))
     with anyio.fail_after(20):
         async with public_site(app, tmp_path, made) as site:
             with pytest.raises(ServerFailed, match="its certificate was rejected") as caught:
-                async with talk(site, "https://a.example/mcp"):
+                async with connect(site, "https://a.example/mcp"):
                     raise AssertionError("it was accepted")
     assert caught.value.code == "server.unreachable"
-    assert app.seen == []
+    assert app.headers_seen == []
 
 
-async def test_headers_of_the_definition_are_sent_and_ours_are_not_replaced(app: App, tmp_path: Path) -> None:
+async def test_definition_headers_are_sent_but_replace_no_protocol_headers(app: App, tmp_path: Path) -> None:
     headers = {"X-Key": "k", "Authorization": "Bearer own", "Host": "evil.example", "Content-Length": "1"}
     with anyio.fail_after(20):
-        async with public_site(app, tmp_path) as site, talk(site, "https://a.example/mcp", headers=headers):
+        async with public_site(app, tmp_path) as site, connect(site, "https://a.example/mcp", headers=headers):
             pass
-    seen = app.seen[0]
-    assert (seen["x-key"], seen["authorization"], seen["host"]) == ("k", "Bearer own", "a.example")
-    assert seen["mcp-method"] == "server/discover"
-    assert seen["accept-encoding"] == "identity"
+    headers_sent = app.headers_seen[0]
+    assert (headers_sent["x-key"], headers_sent["authorization"], headers_sent["host"]) == (
+        "k",
+        "Bearer own",
+        "a.example",
+    )
+    assert headers_sent["mcp-method"] == "server/discover"
+    assert headers_sent["accept-encoding"] == "identity"
 
 
-async def test_a_header_that_would_end_itself_is_refused_before_anything_is_sent(app: App, tmp_path: Path) -> None:
+async def test_header_with_a_line_break_is_refused_before_anything_is_sent(app: App, tmp_path: Path) -> None:
     with anyio.fail_after(20):
         async with public_site(app, tmp_path) as site:
             with pytest.raises(InvalidRequest) as caught:
-                async with talk(site, "https://a.example/mcp", headers={"x-key": "a\r\nhost: evil"}):
+                async with connect(site, "https://a.example/mcp", headers={"x-key": "a\r\nhost: evil"}):
                     raise AssertionError("it was sent")
     assert caught.value.code == "server.invalid"
     assert site.sockets.dialled == []

@@ -1,4 +1,4 @@
-"""Servers of the legacy era that lose sessions, break streams and take them up again."""
+"""Legacy HTTP servers that lose MCP sessions, break streams and resume them."""
 
 import asyncio
 import time
@@ -47,8 +47,8 @@ LOGGED: JsonObject = {"jsonrpc": "2.0", "method": "notifications/message", "para
 
 
 @dataclass
-class Legacy:
-    """A legacy server; what is set here changes how it answers."""
+class LegacyServer:
+    """A legacy server whose fields control its answers."""
 
     session: str | None = "s-1"
     gone: bytes | None = None
@@ -69,7 +69,7 @@ class Legacy:
             writer.write(self.get(request))
 
     def get(self, request: Request) -> bytes:
-        """The standing stream, or the rest of one that broke."""
+        """Return the standing stream, or the rest of a broken one."""
         if self.waiting is not None and request.headers.get("last-event-id") == "e-1":
             if not self.resumes:
                 return NOT_ALLOWED
@@ -77,7 +77,7 @@ class Legacy:
         return self.stream.pop(0) if self.stream else NOT_ALLOWED
 
     def post(self, request: Request) -> bytes:
-        """The answer to a message."""
+        """Return the response to a message."""
         method = request.method
         if method == "server/discover":
             return NO_SESSION
@@ -92,7 +92,7 @@ class Legacy:
         return self.call(request)
 
     def call(self, request: Request) -> bytes:
-        """The answer to a call."""
+        """Return the response to a call."""
         if request.tool == "breaks":
             self.waiting = request
             return STREAM + sse_event(None, "e-1", "retry: 1\n") + sse_event(LOGGED)
@@ -111,9 +111,9 @@ class Legacy:
         return result_response(request, {"content": [{"text": "echo"}]})
 
 
-async def test_every_message_after_the_handshake_names_session_and_version() -> None:
+async def test_messages_after_the_handshake_carry_session_and_version() -> None:
     with anyio.fail_after(20):
-        async with raw_server(Legacy()) as raw:
+        async with raw_server(LegacyServer()) as raw:
             async with open_connection(raw.url) as (connection, introduction):
                 assert introduction.era == "legacy"
                 await call(connection, "echo", "legacy")
@@ -125,14 +125,14 @@ async def test_every_message_after_the_handshake_names_session_and_version() -> 
     assert {request.headers.get("mcp-protocol-version") for request in after} == {"2025-11-25"}
 
 
-async def test_a_server_that_does_not_let_go_is_left_all_the_same() -> None:
-    class Clinging(Legacy):
+async def test_unanswered_session_delete_does_not_block_closing() -> None:
+    class UnresponsiveDelete(LegacyServer):
         async def __call__(self, request: Request, writer: asyncio.StreamWriter) -> None:
             if request.verb != "DELETE":
                 await super().__call__(request, writer)
 
     with anyio.fail_after(20):
-        async with raw_server(Clinging()) as raw:
+        async with raw_server(UnresponsiveDelete()) as raw:
             with anyio.fail_after(CLOSE_SECONDS + 3), pytest.raises(KeyError):
                 async with open_connection(raw.url):
                     raise KeyError("as it is, not in a group")
@@ -140,18 +140,21 @@ async def test_a_server_that_does_not_let_go_is_left_all_the_same() -> None:
             await eventually(lambda: raw.closed == raw.connections)
 
 
-async def test_a_server_without_sessions_is_not_told_of_their_end() -> None:
+async def test_server_without_sessions_gets_no_delete() -> None:
     with anyio.fail_after(20):
-        async with raw_server(Legacy(session=None)) as raw, open_connection(raw.url, era="legacy") as (connection, _):
+        async with (
+            raw_server(LegacyServer(session=None)) as raw,
+            open_connection(raw.url, era="legacy") as (connection, _),
+        ):
             await call(connection, "echo", "legacy")
     assert raw.count("DELETE") == 0
     assert raw.count("server/discover") == 0
 
 
 @pytest.mark.parametrize("gone", [GONE, NO_SESSION, http_response(b"", "404 Not Found")])
-async def test_a_lost_session_ends_the_conversation_and_says_what_was_not_carried_out(gone: bytes) -> None:
-    server = Legacy()
-    others: list[str] = []
+async def test_lost_session_ends_the_connection_and_fails_pending_calls(gone: bytes) -> None:
+    server = LegacyServer()
+    pending_errors: list[str] = []
 
     with anyio.fail_after(20):
         async with (
@@ -160,12 +163,12 @@ async def test_a_lost_session_ends_the_conversation_and_says_what_was_not_carrie
             anyio.create_task_group() as tasks,
         ):
 
-            async def one_more() -> None:
+            async def pending_call() -> None:
                 with pytest.raises(ServerFailed) as caught:
                     await call(connection, "hangs", "legacy")
-                others.append(caught.value.code)
+                pending_errors.append(caught.value.code)
 
-            tasks.start_soon(one_more)
+            tasks.start_soon(pending_call)
             await eventually(lambda: raw.count("tools/call") == 1)
             server.gone = gone
             with pytest.raises(ServerFailed) as caught:
@@ -174,33 +177,33 @@ async def test_a_lost_session_ends_the_conversation_and_says_what_was_not_carrie
             assert (await connection.until_ended()).code == "server.session_lost"
             with pytest.raises(ServerFailed):
                 await call(connection, "echo", "legacy")
-    assert others == ["server.ended"]
+    assert pending_errors == ["server.ended"]
     assert raw.count("DELETE") == 0
 
 
-async def test_a_stream_that_breaks_is_taken_up_after_its_last_event() -> None:
-    heard: list[str] = []
+async def test_broken_stream_is_resumed_after_its_last_event() -> None:
+    received: list[str] = []
     with anyio.fail_after(20):
-        async with raw_server(Legacy()) as raw, open_connection(raw.url) as (connection, _):
-            said = await connection.call(
-                "tools/call", {"name": "breaks"}, on_message=lambda method, params: heard.append(method)
+        async with raw_server(LegacyServer()) as raw, open_connection(raw.url) as (connection, _):
+            answer = await connection.call(
+                "tools/call", {"name": "breaks"}, on_message=lambda method, params: received.append(method)
             )
-            assert said == {"content": [{"text": "late"}]}
-    assert heard == ["notifications/message"]
+            assert answer == {"content": [{"text": "late"}]}
+    assert received == ["notifications/message"]
     assert raw.count("tools/call") == 1
 
 
-async def test_a_stream_that_is_not_taken_up_fails_its_call_alone() -> None:
+async def test_stream_that_cannot_be_resumed_fails_only_its_call() -> None:
     with anyio.fail_after(20):
-        async with raw_server(Legacy(resumes=False)) as raw, open_connection(raw.url) as (connection, _):
+        async with raw_server(LegacyServer(resumes=False)) as raw, open_connection(raw.url) as (connection, _):
             with pytest.raises(ServerFailed, match="did not resume it") as caught:
                 await call(connection, "breaks", "legacy")
             assert caught.value.code == "server.ended"
             assert (await call(connection, "echo", "legacy"))["content"]
 
 
-async def test_what_comes_on_the_stream_of_a_call_goes_to_whom_it_concerns() -> None:
-    server = Legacy()
+async def test_messages_on_the_stream_of_a_call_reach_their_handlers() -> None:
+    server = LegacyServer()
     own: list[str] = []
     common: list[str] = []
     with anyio.fail_after(20):
@@ -213,47 +216,47 @@ async def test_what_comes_on_the_stream_of_a_call_goes_to_whom_it_concerns() -> 
     assert common == ["notifications/tools/list_changed"]
 
 
-async def test_a_standing_stream_is_opened_again_after_the_last_event() -> None:
-    heard: list[str] = []
+async def test_standing_stream_is_reopened_after_its_last_event() -> None:
+    received: list[str] = []
     first = STREAM + sse_event(CHANGED, "n-1", "retry: 1\n") + END
     second = STREAM + sse_event(CHANGED, "n-2")
     with anyio.fail_after(20):
-        async with raw_server(Legacy(stream=[first, second])) as raw, open_connection(raw.url) as (connection, _):
-            connection.on_notification = lambda method, params: heard.append(method)
+        async with raw_server(LegacyServer(stream=[first, second])) as raw, open_connection(raw.url) as (connection, _):
+            connection.on_notification = lambda method, params: received.append(method)
             await eventually(lambda: raw.count("GET") == 2)
-            await eventually(lambda: len(heard) >= 1)
+            await eventually(lambda: len(received) >= 1)
     assert [request.headers.get("last-event-id") for request in raw.requests if request.verb == "GET"] == [None, "n-1"]
 
 
-async def test_a_server_without_a_standing_stream_is_not_asked_again() -> None:
+async def test_refused_standing_stream_is_not_requested_again() -> None:
     with anyio.fail_after(20):
-        async with raw_server(Legacy()) as raw, open_connection(raw.url) as (connection, _):
+        async with raw_server(LegacyServer()) as raw, open_connection(raw.url) as (connection, _):
             await eventually(lambda: raw.count("GET") == 1)
             await anyio.sleep(1.2)
             await call(connection, "echo", "legacy")
     assert raw.count("GET") == 1
 
 
-async def test_a_standing_stream_is_not_asked_for_before_the_server_wants_it() -> None:
-    asked: list[float] = []
+async def test_standing_stream_is_retried_after_the_requested_delay() -> None:
+    requested_at: list[float] = []
 
-    class Busy(Legacy):
+    class BusyServer(LegacyServer):
         async def __call__(self, request: Request, writer: asyncio.StreamWriter) -> None:
             if request.verb != "GET":
                 await super().__call__(request, writer)
                 return
-            asked.append(time.monotonic())
+            requested_at.append(time.monotonic())
             writer.write(http_response(b"", "503 Service Unavailable", headers={"retry-after": "3"}))
 
     with anyio.fail_after(20):
-        async with raw_server(Busy()) as raw, open_connection(raw.url):
-            await eventually(lambda: len(asked) == 2)
-    assert asked[1] - asked[0] >= 3
+        async with raw_server(BusyServer()) as raw, open_connection(raw.url):
+            await eventually(lambda: len(requested_at) == 2)
+    assert requested_at[1] - requested_at[0] >= 3
 
 
 @pytest.mark.parametrize("status", ["429 Too Many Requests", "503 Service Unavailable"])
 @pytest.mark.parametrize("era", [None, "legacy"])
-async def test_a_server_that_wants_to_be_left_alone_is_asked_once(status: str, era: Era | None) -> None:
+async def test_busy_server_is_not_retried_during_the_handshake(status: str, era: Era | None) -> None:
     async def busy(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(http_response(b"", status, headers={"retry-after": "30"}))
 
@@ -265,18 +268,20 @@ async def test_a_server_that_wants_to_be_left_alone_is_asked_once(status: str, e
     assert (len(raw.requests), caught.value.retry_after) == (1, 30)
 
 
-async def test_cancelling_is_told_in_a_message_of_its_own() -> None:
-    server = Legacy()
+async def test_cancellation_is_sent_as_its_own_message() -> None:
+    server = LegacyServer()
     with anyio.fail_after(20):
         async with raw_server(server) as raw, open_connection(raw.url) as (connection, _):
             await cancelled_once(lambda: raw.count("tools/call") == 1, lambda: call(connection, "hangs", "legacy"))
             hung = next(request.message["id"] for request in raw.requests if request.method == "tools/call")
-            await eventually(lambda: any(said.get("params", {}).get("requestId") == hung for said in server.posted))
+            await eventually(
+                lambda: any(message.get("params", {}).get("requestId") == hung for message in server.posted)
+            )
             assert server.posted[-1]["method"] == "notifications/cancelled"
 
 
 @pytest.mark.parametrize("era", [None, "modern", "legacy"])
-async def test_a_remembered_era_that_does_not_hold_is_found_out(era: Era | None) -> None:
+async def test_wrong_remembered_era_is_corrected(era: Era | None) -> None:
     async def modern(request: Request, writer: asyncio.StreamWriter) -> None:
         if request.method == "server/discover":
             writer.write(result_response(request, DISCOVERED))
@@ -287,26 +292,26 @@ async def test_a_remembered_era_that_does_not_hold_is_found_out(era: Era | None)
     with anyio.fail_after(20):
         async with raw_server(modern) as raw, open_connection(raw.url, era=era) as (_, introduction):
             assert introduction.era == "modern"
-        async with raw_server(Legacy()) as raw, open_connection(raw.url, era=era) as (_, introduction):
+        async with raw_server(LegacyServer()) as raw, open_connection(raw.url, era=era) as (_, introduction):
             assert introduction.era == "legacy"
 
 
 @pytest.mark.parametrize(
-    ("method", "supported", "greeting_of"),
+    ("method", "supported", "handshake_result"),
     [
         ("server/discover", ["2030-01-01", "2026-07-28"], DISCOVERED),
         ("initialize", ["2025-03-26", "2024-11-05", 7], {**INITIALIZED, "protocolVersion": "2025-03-26"}),
     ],
 )
-async def test_a_refusal_that_names_a_known_version_is_followed_by_one_request_with_it(
-    method: str, supported: list[object], greeting_of: JsonObject
+async def test_version_refusal_is_retried_with_a_supported_version(
+    method: str, supported: list[object], handshake_result: JsonObject
 ) -> None:
     refused = False
 
     async def picky(request: Request, writer: asyncio.StreamWriter) -> None:
         nonlocal refused
         if request.method == method and refused:
-            writer.write(result_response(request, greeting_of))
+            writer.write(result_response(request, handshake_result))
         elif request.method == method:
             refused = True
             error = {"code": -32022, "message": "Unsupported", "data": {"supported": supported}}
@@ -321,21 +326,21 @@ async def test_a_refusal_that_names_a_known_version_is_followed_by_one_request_w
         async with raw_server(picky) as raw, open_connection(raw.url) as (_, introduction):
             pass
     assert introduction.version == ("2026-07-28" if method == "server/discover" else "2025-03-26")
-    asked = [request for request in raw.requests if request.method == method]
-    assert len(asked) == 2
+    requests = [request for request in raw.requests if request.method == method]
+    assert len(requests) == 2
     if method == "initialize":
-        assert [request.message["params"]["protocolVersion"] for request in asked] == ["2025-11-25", "2025-03-26"]
+        assert [request.message["params"]["protocolVersion"] for request in requests] == ["2025-11-25", "2025-03-26"]
     else:
         assert "initialize" not in {request.method for request in raw.requests}
 
 
-async def test_a_server_that_always_names_the_refused_version_is_not_asked_for_ever() -> None:
-    async def contrary(request: Request, writer: asyncio.StreamWriter) -> None:
+async def test_server_that_keeps_refusing_versions_is_not_retried_forever() -> None:
+    async def always_refuse(request: Request, writer: asyncio.StreamWriter) -> None:
         error = {"code": -32022, "message": "No", "data": {"supported": ["2026-07-28", "2025-11-25"]}}
         writer.write(http_response(orjson.dumps({"jsonrpc": "2.0", "id": request.message["id"], "error": error})))
 
     with anyio.fail_after(20):
-        async with raw_server(contrary) as raw:
+        async with raw_server(always_refuse) as raw:
             with pytest.raises(ToolcribError, match="supports no known version"):
                 async with open_connection(raw.url):
                     raise AssertionError("it refuses everything")
@@ -343,7 +348,7 @@ async def test_a_server_that_always_names_the_refused_version_is_not_asked_for_e
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "words"),
+    ("response", "code", "words"),
     [
         (http_response(b"<html>", "404 Not Found", "text/html"), "server.http_status", "answered with HTTP 404"),
         (http_response(b"busy", "503 Service Unavailable", "text/plain"), "server.http_status", "HTTP 503: busy"),
@@ -360,9 +365,9 @@ async def test_a_server_that_always_names_the_refused_version_is_not_asked_for_e
         ),
     ],
 )
-async def test_what_is_no_mcp_server_is_said_so(said: bytes, code: str, words: str) -> None:
+async def test_answer_of_another_kind_of_server_is_an_error(response: bytes, code: str, words: str) -> None:
     async def no_server(request: Request, writer: asyncio.StreamWriter) -> None:
-        writer.write(said)
+        writer.write(response)
 
     with anyio.fail_after(20):
         async with raw_server(no_server) as raw:
@@ -374,7 +379,7 @@ async def test_what_is_no_mcp_server_is_said_so(said: bytes, code: str, words: s
     assert isinstance(caught.value, HttpRefused) == (code == "server.http_status")
 
 
-async def test_a_server_that_wants_to_be_answered_elsewhere_is_not_used() -> None:
+async def test_endpoint_on_another_origin_is_refused() -> None:
     async def sse(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(STREAM + chunk(b"event: endpoint\ndata: http://127.0.0.1:1/steal\n\n"))
 
@@ -385,7 +390,7 @@ async def test_a_server_that_wants_to_be_answered_elsewhere_is_not_used() -> Non
                     raise AssertionError("it was used")
 
 
-async def test_a_stream_of_the_first_specification_that_ends_fails_everybody_who_waits() -> None:
+async def test_ended_sse_stream_fails_pending_calls() -> None:
     close = anyio.Event()
 
     async def sse(request: Request, writer: asyncio.StreamWriter) -> None:
@@ -411,14 +416,14 @@ async def test_a_stream_of_the_first_specification_that_ends_fails_everybody_who
             assert raw.requests[1].path == "/post?id=1"
 
 
-async def test_an_error_of_the_protocol_reaches_its_caller_in_any_form() -> None:
-    class Failing(Legacy):
+async def test_protocol_error_is_raised_from_a_stream_and_from_json() -> None:
+    class FailingServer(LegacyServer):
         def call(self, request: Request) -> bytes:
             error = {"jsonrpc": "2.0", "id": request.message["id"], "error": {"code": -32042, "message": "Sign in"}}
             return STREAM + sse_event(error) + END if request.tool == "stream" else http_response(orjson.dumps(error))
 
     with anyio.fail_after(20):
-        async with raw_server(Failing()) as raw, open_connection(raw.url) as (connection, _):
+        async with raw_server(FailingServer()) as raw, open_connection(raw.url) as (connection, _):
             for tool in ("stream", "json"):
                 with pytest.raises(ProtocolError) as caught:
                     await call(connection, tool, "legacy")

@@ -1,4 +1,4 @@
-"""Calls to a server that wants a sign-in, with a real authorization server behind it."""
+"""Calls to a server that requires a sign-in, with a real authorization server."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ from toolcrib.upstream.oauth.token_refresh import Bearer
 pytestmark = pytest.mark.anyio
 
 
-class Guarded(Authority):
-    """A modern MCP server that wants a token."""
+class ProtectedServer(Authority):
+    """A modern MCP server that requires a token."""
 
     async def _resource(self, scope: Scope, receive: Receive, send: Send) -> None:
         message = orjson.loads(await Request(scope, receive).body())
@@ -34,8 +34,8 @@ class Guarded(Authority):
 
 
 @dataclass
-class Desk:
-    """The server, and a sign-in there."""
+class SignedIn:
+    """A signed-in server and its credentials."""
 
     site: Authority
     tokens: CredentialStore
@@ -43,64 +43,64 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
+async def signed_in(tmp_path: Path) -> AsyncGenerator[SignedIn]:
     web, tokens = shared_web(), credentials_in(tmp_path)
-    async with authority(Guarded()) as site:
+    async with authority(ProtectedServer()) as site:
         async with signing_in(web, tokens, target(site)) as attempt:
             await complete(attempt)
         site.authorizations.clear()
         site.forms.clear()
-        yield Desk(site, tokens, Bearer(web, tokens, "lab", check_url(site.resource, local_allowed=True)))
+        yield SignedIn(site, tokens, Bearer(web, tokens, "lab", check_url(site.resource, local_allowed=True)))
 
 
-async def test_a_hundred_calls_on_a_token_that_is_over_renew_it_once(desk: Desk) -> None:
+async def test_concurrent_calls_with_a_revoked_token_refresh_it_once(signed_in: SignedIn) -> None:
     with anyio.fail_after(30):
-        async with open_connection(desk.site.resource, bearer=desk.bearer) as (connection, _):
-            desk.site.provider.access.clear()
+        async with open_connection(signed_in.site.resource, bearer=signed_in.bearer) as (connection, _):
+            signed_in.site.provider.access.clear()
             async with anyio.create_task_group() as tasks:
                 for _ in range(100):
                     tasks.start_soon(call, connection, "echo")
-            assert desk.site.provider.refreshes == 1
-            assert len(desk.site.authorizations) <= 201
+            assert signed_in.site.provider.refreshes == 1
+            assert len(signed_in.site.authorizations) <= 201
 
 
-async def test_a_sign_in_that_is_over_for_good_is_told_to_everybody_and_asked_for_once(desk: Desk) -> None:
-    told: list[tuple[str, str | None]] = []
+async def test_refused_refresh_fails_all_calls_and_is_requested_once(signed_in: SignedIn) -> None:
+    errors: list[tuple[str, str | None]] = []
 
     with anyio.fail_after(30):
-        async with open_connection(desk.site.resource, bearer=desk.bearer) as (connection, _):
-            desk.site.provider.access.clear()
-            desk.site.token_answer = (400, b'{"error": "invalid_grant"}')
+        async with open_connection(signed_in.site.resource, bearer=signed_in.bearer) as (connection, _):
+            signed_in.site.provider.access.clear()
+            signed_in.site.token_answer = (400, b'{"error": "invalid_grant"}')
 
             async def one() -> None:
                 with pytest.raises(Unavailable) as caught:
                     await call(connection, "echo")
-                told.append((caught.value.code, caught.value.hint))
+                errors.append((caught.value.code, caught.value.hint))
 
             async with anyio.create_task_group() as tasks:
                 for _ in range(30):
                     tasks.start_soon(one)
             assert connection.failure is None
-    assert set(told) == {("oauth.required", "Run `toolcrib mcp auth lab`.")}
-    assert len(told) == 30
-    assert len(desk.site.forms) == 1
+    assert set(errors) == {("oauth.required", "Run `toolcrib mcp auth lab`.")}
+    assert len(errors) == 30
+    assert len(signed_in.site.forms) == 1
 
 
-async def test_a_server_is_not_taken_for_an_old_one_because_it_wants_a_sign_in(desk: Desk) -> None:
-    for bearer in (None, desk.bearer):
-        await desk.tokens.forget("lab")
-        desk.site.authorizations.clear()
+async def test_required_sign_in_does_not_cause_a_fallback_to_the_legacy_era(signed_in: SignedIn) -> None:
+    for bearer in (None, signed_in.bearer):
+        await signed_in.tokens.forget("lab")
+        signed_in.site.authorizations.clear()
         with anyio.fail_after(20), pytest.raises(Unavailable) as caught:
-            async with open_connection(desk.site.resource, bearer=bearer):
-                raise AssertionError("nobody is signed in")
+            async with open_connection(signed_in.site.resource, bearer=bearer):
+                raise AssertionError("it was connected")
         assert caught.value.code == "oauth.required"
-        assert desk.site.authorizations == [None]
+        assert signed_in.site.authorizations == [None]
 
 
-async def test_rights_that_are_missing_are_named(desk: Desk) -> None:
+async def test_missing_scope_is_reported(signed_in: SignedIn) -> None:
     with anyio.fail_after(20):
-        async with open_connection(desk.site.resource, bearer=desk.bearer) as (connection, _):
-            desk.site.needs.append("write")
+        async with open_connection(signed_in.site.resource, bearer=signed_in.bearer) as (connection, _):
+            signed_in.site.needs.append("write")
             with pytest.raises(Unavailable) as caught:
                 await call(connection, "echo")
     assert caught.value.code == "oauth.failed"

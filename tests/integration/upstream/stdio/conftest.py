@@ -1,4 +1,4 @@
-"""Fixtures: the processes of a crib, none of which may be left when a test is over."""
+"""Fixtures: the processes of a crib, none of which may outlive a test."""
 
 import gc
 import os
@@ -12,13 +12,13 @@ from toolcrib.base.processes.process import Processes, ProcessTimeouts
 
 
 def open_files() -> int:
-    """Return how many descriptors this process has open."""
+    """Return the number of open descriptors of this process."""
     return len(list(Path("/dev/fd").iterdir()))
 
 
 @pytest.fixture
 async def processes(tmp_path: Path) -> AsyncGenerator[Processes]:
-    """A crib's processes; the test process has no more children afterwards than it had."""
+    """The processes of a crib. The test must not leave any child process or descriptor open."""
     before, children = open_files(), psutil.Process().children()
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SECRET_TOKEN": "hunter2"}
     async with Processes(
@@ -27,5 +27,5 @@ async def processes(tmp_path: Path) -> AsyncGenerator[Processes]:
         yield opened
     assert psutil.Process().children() == children
     if open_files() > before:
-        gc.collect()  # some only wait for the collector; it takes longer than most of these tests
+        gc.collect()  # some close only when collected, and collecting takes longer than most of these tests
     assert open_files() <= before

@@ -1,6 +1,6 @@
-"""A crib reduced to its processes, to be killed: starts the servers it is told to and prints their process ids.
+"""A crib reduced to its processes, for tests that kill it: starts servers and prints their process ids.
 
-python crib.py RECORDS -- WAYS -- WAYS …
+Usage: python crib.py RECORDS -- WAYS -- WAYS …
 """
 
 import os
@@ -11,17 +11,17 @@ from pathlib import Path
 import anyio
 import orjson
 
-from integration.upstream.stdio.harness import call, talk
+from integration.upstream.stdio.harness import call, connect
 from toolcrib.base.processes.process import Processes
 
 
 def marker_of(records: Path) -> str:
-    """The marker of a crib, another one for each test: several run at once."""
+    """Return a marker that differs for each test, since several run at once."""
     return f"killed-crib-{records.parent.name}"
 
 
 async def main(records: str, words: list[str]) -> None:
-    """Start everything, say so, and wait to be killed."""
+    """Start all servers, print their process ids, and wait to be killed."""
     servers: list[list[str]] = []
     for word in words:
         if word == "--":
@@ -33,7 +33,7 @@ async def main(records: str, words: list[str]) -> None:
         processes = await stack.enter_async_context(Processes(environment, marker_of(Path(records)), Path(records)))
         pids: list[int] = []
         for ways in servers:
-            connection = await stack.enter_async_context(talk(processes, "ignores_shutdown", *ways))
+            connection = await stack.enter_async_context(connect(processes, "ignores_shutdown", *ways))
             pids += (await call(connection)).values()
         sys.stdout.buffer.write(orjson.dumps(pids) + b"\n")
         sys.stdout.buffer.flush()

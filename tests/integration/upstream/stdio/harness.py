@@ -1,4 +1,4 @@
-"""Real servers on real pipes: how the tests of this folder start one of `tests/upstreams` and watch its processes."""
+"""Starts the servers of `tests/upstreams` over stdio and watches their processes."""
 
 import sys
 from collections.abc import AsyncGenerator
@@ -27,7 +27,7 @@ HELLO = ClientIntroduction({"name": "toolcrib-tests", "version": "0"})
 
 
 def upstream(module: str, *words: str) -> ResolvedServer:
-    """One of the small servers, without the time that site packages take to be found."""
+    """Return a test server; `-S` saves the time to find site packages."""
     return ResolvedServer(
         command=sys.executable,
         args=("-S", "-m", f"upstreams.{module}", *words),
@@ -36,21 +36,21 @@ def upstream(module: str, *words: str) -> ResolvedServer:
 
 
 @asynccontextmanager
-async def talk(
+async def connect(
     processes: Processes, module: str, *words: str, era: Era | None = "legacy"
 ) -> AsyncGenerator[StdioConnection]:
-    """A greeted connection with one of the small servers."""
+    """Open an initialized connection to a test server."""
     async with open_initialized(processes, module, upstream(module, *words), HELLO, era=era) as (connection, _):
         yield connection
 
 
 async def call(connection: StdioConnection, tool: str = "tool", **arguments: object) -> JsonObject:
-    """A tool call, raw."""
+    """Call a tool and return the raw result."""
     return await connection.call("tools/call", {"name": tool, "arguments": arguments})
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
+    """Return whether a process runs. A zombie does not."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -58,7 +58,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def until_dead(*pids: int, seconds: float = 5) -> None:
-    """Wait until all these processes have ended; nobody announces it, since they are not ours."""
+    """Wait until these processes have ended. No event announces the end of other processes."""
     with anyio.move_on_after(stretched(seconds)):
         while any(map(is_alive, pids)):  # noqa: ASYNC110 nothing announces it
             await anyio.sleep(0.01)

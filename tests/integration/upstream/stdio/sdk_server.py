@@ -1,4 +1,4 @@
-"""The SDK's own server on standard input and output, in both eras: the other side of the SDK's contract."""
+"""The SDK's own server over stdio, in both eras."""
 
 import sys
 from typing import Any
@@ -17,7 +17,7 @@ TOOLS = ("echo", "count", "wait", "ask", "change")
 async def list_tools(
     ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
 ) -> types.ListToolsResult:
-    """All tools."""
+    """Return all tools."""
     schema: dict[str, Any] = {"type": "object", "properties": {}}
     tools = [types.Tool(name=name, description=name, input_schema=schema) for name in TOOLS]
     return types.ListToolsResult(tools=tools, ttl_ms=0, cache_scope="private")
@@ -49,7 +49,7 @@ async def call_tool(ctx: ServerRequestContext[Any], params: types.CallToolReques
 
 
 async def main() -> None:
-    """Serve."""
+    """Serve on standard input and output."""
     server: Server[Any] = Server(
         "sdk", version="1", on_list_tools=list_tools, on_call_tool=call_tool, on_subscriptions_listen=ListenHandler(BUS)
     )

@@ -1,4 +1,4 @@
-"""A connection with a server that behaves."""
+"""Calls over a stdio connection to a well-behaved server."""
 
 import os
 from dataclasses import replace
@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from integration.upstream.stdio.harness import HELLO, LOOPS, call, talk, upstream
+from integration.upstream.stdio.harness import HELLO, LOOPS, call, connect, upstream
 from toolcrib.base.processes.process import Processes
 from toolcrib.base.processes.start import MARKER
 from toolcrib.model.json import JsonObject
@@ -18,9 +18,9 @@ from toolcrib.upstream.handshake import open_initialized
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", LOOPS)]
 
 
-async def test_a_result_comes_with_all_its_members(processes: Processes) -> None:
+async def test_result_keeps_all_its_members(processes: Processes) -> None:
     with anyio.fail_after(10):
-        async with talk(processes, "well_behaved") as connection:
+        async with connect(processes, "well_behaved") as connection:
             result = await call(connection, "echo", text="äöü \u2028 😀")
     assert result == {
         "content": [],
@@ -30,7 +30,7 @@ async def test_a_result_comes_with_all_its_members(processes: Processes) -> None
     }
 
 
-async def test_calls_side_by_side_each_get_their_own_result(processes: Processes) -> None:
+async def test_concurrent_calls_get_their_own_results(processes: Processes) -> None:
     texts: list[str] = []
 
     async def one(number: int) -> None:
@@ -39,36 +39,36 @@ async def test_calls_side_by_side_each_get_their_own_result(processes: Processes
         texts.append("ok")
 
     with anyio.fail_after(20):
-        async with talk(processes, "well_behaved") as connection, anyio.create_task_group() as tasks:
+        async with connect(processes, "well_behaved") as connection, anyio.create_task_group() as tasks:
             for number in range(200):
                 tasks.start_soon(one, number)
     assert len(texts) == 200
 
 
-async def test_an_error_of_the_server_keeps_its_code_message_and_data(processes: Processes) -> None:
+async def test_server_error_keeps_its_code_message_and_data(processes: Processes) -> None:
     with anyio.fail_after(10):
-        async with talk(processes, "wrong_replies") as connection:
+        async with connect(processes, "wrong_replies") as connection:
             with pytest.raises(ProtocolError) as caught:
                 await call(connection, kind="error")
     assert (caught.value.code, caught.value.message, caught.value.data) == (-32042, "Sign in", {"url": "here"})
 
 
-async def test_progress_comes_in_order_and_before_the_result(processes: Processes) -> None:
-    heard: list[object] = []
+async def test_progress_arrives_in_order_before_the_result(processes: Processes) -> None:
+    received: list[object] = []
 
     async def report(progress: float, total: float | None, message: str | None) -> None:
         await anyio.lowlevel.checkpoint()
-        heard.append((progress, total, message))
+        received.append((progress, total, message))
 
     with anyio.fail_after(10):
-        async with talk(processes, "well_behaved") as connection:
+        async with connect(processes, "well_behaved") as connection:
             await connection.call("tools/call", {"name": "count", "_meta": {"kept": 1}}, on_progress=report)
-            heard.append("result")
-    assert heard == [(1.0, 3.0, "at 1"), (2.0, 3.0, "at 2"), (3.0, 3.0, "at 3"), "result"]
+            received.append("result")
+    assert received == [(1.0, 3.0, "at 1"), (2.0, 3.0, "at 2"), (3.0, 3.0, "at 3"), "result"]
 
 
-async def test_being_cancelled_tells_the_server_and_drops_the_late_reply(processes: Processes) -> None:
-    waiting, heard = anyio.Event(), anyio.Event()
+async def test_cancelled_call_notifies_the_server_and_its_late_reply_is_dropped(processes: Processes) -> None:
+    waiting, cancelled_event = anyio.Event(), anyio.Event()
     cancelled: list[JsonObject] = []
 
     def on_notification(method: str, params: JsonObject) -> None:
@@ -76,16 +76,16 @@ async def test_being_cancelled_tells_the_server_and_drops_the_late_reply(process
             waiting.set()
         elif method == "notifications/heard":
             cancelled.append(params)
-            heard.set()
+            cancelled_event.set()
 
     with anyio.fail_after(10):
-        async with talk(processes, "well_behaved") as connection:
+        async with connect(processes, "well_behaved") as connection:
             connection.on_notification = on_notification
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(call, connection, "wait")
                 await waiting.wait()
                 tasks.cancel_scope.cancel()
-            await heard.wait()
+            await cancelled_event.wait()
             await call(connection, "release")
             assert (await call(connection, "echo", a=1))["structuredContent"] == {"a": 1}
     assert len(cancelled) == 1
@@ -94,30 +94,30 @@ async def test_being_cancelled_tells_the_server_and_drops_the_late_reply(process
     assert connection.dropped.unknown == 0
 
 
-async def test_a_request_of_the_server_is_handed_over_and_its_answer_goes_back(processes: Processes) -> None:
-    asked: list[object] = []
+async def test_server_request_is_answered_once(processes: Processes) -> None:
+    requests: list[object] = []
 
     def on_request(request_id: RequestId, method: str, params: JsonObject) -> None:
-        asked.append((request_id, method, params))
+        requests.append((request_id, method, params))
         connection.answer(request_id, {"action": "accept"})
         connection.answer(request_id, {"action": "again"})
 
     with anyio.fail_after(10):
-        async with talk(processes, "well_behaved") as connection:
+        async with connect(processes, "well_behaved") as connection:
             connection.on_request = on_request
             result = await call(connection, "ask")
             assert result["structuredContent"] == {"id": "question", "result": {"action": "accept"}}
-    assert asked == [("question", "elicitation/create", {"message": "Why?"})]
+    assert requests == [("question", "elicitation/create", {"message": "Why?"})]
 
 
-async def test_a_request_that_nobody_handles_is_refused(processes: Processes) -> None:
+async def test_server_request_without_a_handler_is_refused(processes: Processes) -> None:
     with anyio.fail_after(10):
-        async with talk(processes, "well_behaved") as connection:
+        async with connect(processes, "well_behaved") as connection:
             result = await call(connection, "ask")
     assert result["structuredContent"]["error"]["code"] == -32601
 
 
-async def test_a_listener_that_raises_costs_nothing_but_its_message(
+async def test_exception_of_a_request_handler_is_logged_and_the_connection_works(
     processes: Processes, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(request_id: RequestId, method: str, params: JsonObject) -> None:
@@ -125,16 +125,18 @@ async def test_a_listener_that_raises_costs_nothing_but_its_message(
         raise ValueError("a mistake")
 
     with anyio.fail_after(10):
-        async with talk(processes, "well_behaved") as connection:
+        async with connect(processes, "well_behaved") as connection:
             connection.on_request = broken
             assert (await call(connection, "ask"))["structuredContent"]["error"]["message"] == "Broken"
             await call(connection, "echo")
     assert "a mistake" in caplog.text
 
 
-async def test_a_server_sees_only_what_it_may_see(processes: Processes, tmp_path: Path) -> None:
+async def test_server_process_gets_only_the_expected_environment_and_descriptors(
+    processes: Processes, tmp_path: Path
+) -> None:
     with anyio.fail_after(10):
-        async with talk(processes, "well_behaved", "a b", "$HOME; `id`") as connection:
+        async with connect(processes, "well_behaved", "a b", "$HOME; `id`") as connection:
             seen = await call(connection, "surroundings")
     assert set(seen["env"]) - {"LC_CTYPE"} == {"PATH", "HOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", MARKER}
     assert seen["env"][MARKER] == "crib-under-test"
@@ -144,7 +146,7 @@ async def test_a_server_sees_only_what_it_may_see(processes: Processes, tmp_path
     assert [number for number in seen["files"] if number > 3] == []  # 3 is the listing itself
 
 
-async def test_a_server_starts_in_its_own_directory(processes: Processes, tmp_path: Path) -> None:
+async def test_server_starts_in_the_directory_of_its_definition(processes: Processes, tmp_path: Path) -> None:
     directory = await anyio.Path(tmp_path).resolve()
     resolved = replace(upstream("well_behaved"), cwd=str(directory))
     with anyio.fail_after(10):

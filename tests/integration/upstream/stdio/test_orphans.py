@@ -1,4 +1,4 @@
-"""Nothing outlives a crib: not when it is killed, and what slipped through is found by the next one."""
+"""No server process outlives its crib: the guard ends them, and the next crib sweeps the rest."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from integration.upstream.stdio.crib import marker_of
-from integration.upstream.stdio.harness import HELLO, TESTS, call, is_alive, talk, until_dead, upstream
+from integration.upstream.stdio.harness import HELLO, TESTS, call, is_alive, connect, until_dead, upstream
 from toolcrib.base.processes import guard
 from toolcrib.base.processes.orphans import Noted, Records, Swept, leftovers, read_records, sweep
 from toolcrib.base.processes.process import Processes
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", rea
 
 @asynccontextmanager
 async def crib(records: Path, *servers: tuple[str, ...]) -> AsyncGenerator[tuple[anyio.abc.Process, list[int]]]:
-    """A process that holds servers of these ways, and the ids of all of them."""
+    """Run a crib process with these servers; yield it and the process ids of the servers."""
     words = [word for ways in servers for word in ("--", *ways)]
     command = [sys.executable, "-m", "integration.upstream.stdio.crib", str(records), *words]
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
@@ -46,13 +46,13 @@ async def crib(records: Path, *servers: tuple[str, ...]) -> AsyncGenerator[tuple
 
 
 def guard_of(crib_pid: int) -> psutil.Process:
-    """The guard of a crib."""
+    """Return the guard process of a crib."""
     children = [child for child in psutil.Process(crib_pid).children() if child.status() != psutil.STATUS_ZOMBIE]
     (found,) = (child for child in children if "toolcrib-guard" in child.cmdline())
     return found
 
 
-async def test_a_killed_crib_leaves_nobody(tmp_path: Path) -> None:
+async def test_killed_crib_leaves_no_server_processes(tmp_path: Path) -> None:
     servers = (("term", "eof"), ("stops",), ("term", "child"), ("forks", "eof"), ())
     async with crib(tmp_path / "children.json", *servers) as (process, pids):
         assert len(pids) == 7
@@ -62,31 +62,31 @@ async def test_a_killed_crib_leaves_nobody(tmp_path: Path) -> None:
         await until_dead(*pids)
 
 
-async def test_a_crib_that_is_ended_by_a_signal_leaves_nobody(tmp_path: Path) -> None:
+async def test_terminated_crib_leaves_no_server_processes(tmp_path: Path) -> None:
     async with crib(tmp_path / "children.json", ("term", "eof")) as (process, pids):
         process.send_signal(signal.SIGTERM)
         await until_dead(*pids)
 
 
-async def test_a_guard_that_was_killed_is_replaced(processes: Processes) -> None:
-    async with talk(processes, "ignores_shutdown"):
+async def test_killed_guard_is_replaced(processes: Processes) -> None:
+    async with connect(processes, "ignores_shutdown"):
         first = guard_of(os.getpid())
         first.kill()
         await until_dead(first.pid)
-        async with talk(processes, "ignores_shutdown"):
+        async with connect(processes, "ignores_shutdown"):
             assert guard_of(os.getpid()) != first
 
 
-async def test_without_a_guard_servers_still_start_and_it_is_said(
+async def test_servers_start_without_a_guard_and_a_warning_is_logged(
     processes: Processes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(guard, "SHELL", "/nowhere/sh")
-    async with talk(processes, "well_behaved") as connection:
+    async with connect(processes, "well_behaved") as connection:
         await call(connection, "echo")
     assert "The guard of server processes did not start" in caplog.text
 
 
-async def test_what_a_killed_crib_and_its_killed_guard_left_is_swept_by_the_next(tmp_path: Path) -> None:
+async def test_next_crib_sweeps_what_a_killed_crib_and_guard_left(tmp_path: Path) -> None:
     records = tmp_path / "children.json"
     servers = [("term", "eof", "child"), ("term", "eof", "forks"), ("eof",), ("eof", "daemon"), ("eof", "clean")]
     async with crib(records, *servers) as (process, pids):
@@ -104,27 +104,27 @@ async def test_what_a_killed_crib_and_its_killed_guard_left_is_swept_by_the_next
 
 
 @pytest.mark.parametrize("way", ["daemon", "clean"])
-async def test_descendants_with_a_session_of_their_own_end_with_their_server(processes: Processes, way: str) -> None:
-    async with talk(processes, "ignores_shutdown") as other:
-        async with talk(processes, "ignores_shutdown", way) as connection:
+async def test_descendants_in_their_own_session_end_with_their_server(processes: Processes, way: str) -> None:
+    async with connect(processes, "ignores_shutdown") as other_server:
+        async with connect(processes, "ignores_shutdown", way) as connection:
             pids = await call(connection)
             assert is_alive(pids[way])
         assert not is_alive(pids[way])
         assert not is_alive(pids["server"])
-        assert is_alive((await call(other))["server"]), "other servers go on"
+        assert is_alive((await call(other_server))["server"]), "other servers keep running"
 
 
-async def test_descendants_of_many_servers_end_with_the_crib(processes: Processes) -> None:
+async def test_descendants_of_several_servers_end_with_the_crib(processes: Processes) -> None:
     async with AsyncExitStack() as stack:
-        talks = [
-            await stack.enter_async_context(talk(processes, "ignores_shutdown", "daemon", "clean")) for _ in range(3)
+        connections = [
+            await stack.enter_async_context(connect(processes, "ignores_shutdown", "daemon", "clean")) for _ in range(3)
         ]
-        pids = [pid for connection in talks for pid in (await call(connection)).values()]
+        pids = [pid for connection in connections for pid in (await call(connection)).values()]
         assert len(set(filter(is_alive, pids))) == 9
     assert not any(map(is_alive, pids))
 
 
-async def test_what_a_killed_crib_left_is_named_before_the_next_one_ends_it(tmp_path: Path) -> None:
+async def test_leftovers_of_a_killed_crib_are_listed_before_they_are_swept(tmp_path: Path) -> None:
     records = tmp_path / "children.json"
     async with crib(records, ("clean", "daemon")) as (process, pids):
         process.kill()
@@ -136,10 +136,8 @@ async def test_what_a_killed_crib_left_is_named_before_the_next_one_ends_it(tmp_
         assert sweep(records, marker_of(records)).ended == tuple(detached)
 
 
-async def test_what_a_coding_agent_detached_outlives_it(processes: Processes) -> None:
-    async with processes.child(
-        "ignores_shutdown", upstream("ignores_shutdown", "daemon"), str, ends_descendants=False
-    ) as child:
+async def test_detached_descendants_of_a_coding_agent_outlive_it(processes: Processes) -> None:
+    async with processes.child("ignores_shutdown", upstream("ignores_shutdown", "daemon"), str, ends_descendants=False) as child:
         connection = StdioConnection(child)
         await probe(connection, HELLO, era="legacy")
         daemon = (await call(connection))["daemon"]
@@ -149,37 +147,37 @@ async def test_what_a_coding_agent_detached_outlives_it(processes: Processes) ->
         os.kill(daemon, signal.SIGKILL)
 
 
-def test_a_process_that_only_has_the_number_of_a_child_is_not_touched(tmp_path: Path) -> None:
+def test_reused_process_id_is_not_swept(tmp_path: Path) -> None:
     records = tmp_path / "children.json"
     command = (sys.executable, "-c", "import signal; signal.pause()")
     environments: tuple[dict[str, str], ...] = ({}, {MARKER: "ours"}, {MARKER: "ours-too"})
-    strangers = [subprocess.Popen(command, env=environment, start_new_session=True) for environment in environments]
+    others = [subprocess.Popen(command, env=environment, start_new_session=True) for environment in environments]
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     try:
-        for started in (1, int(psutil.Process(strangers[0].pid).create_time())):
-            children = [{"pid": stranger.pid, "started": started, "server": "x"} for stranger in strangers]
+        for started in (1, int(psutil.Process(others[0].pid).create_time())):
+            children = [{"pid": other.pid, "started": started, "server": "x"} for other in others]
             records.write_bytes(b"\n".join(map(orjson.dumps, ({"boot": boot}, *children))))
             swept = sweep(records, "ours")
-            assert swept == Swept((), (strangers[1].pid,))
-        assert all(stranger.poll() is None for stranger in strangers)
+            assert swept == Swept((), (others[1].pid,))
+        assert all(other.poll() is None for other in others)
     finally:
-        for stranger in strangers:
-            stranger.kill()
-            stranger.wait()
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"not json", b"[]", b'{"boot":"another"}\n{"pid":1,"started":1,"server":"x"}', b'{"pid":3}']
 )
-def test_notes_that_cannot_be_used_are_no_reason_to_stop(tmp_path: Path, content: bytes) -> None:
+def test_unusable_records_are_ignored(tmp_path: Path, content: bytes) -> None:
     records = tmp_path / "children.json"
     records.write_bytes(content)
-    assert sweep(records, "nobody") == Swept()
+    assert sweep(records, "no-such-crib") == Swept()
 
 
-async def test_the_notes_are_private_and_name_only_what_runs(processes: Processes, tmp_path: Path) -> None:
+async def test_records_are_private_and_list_only_running_processes(processes: Processes, tmp_path: Path) -> None:
     records = tmp_path / "children.json"
-    async with talk(processes, "ignores_shutdown") as connection:
+    async with connect(processes, "ignores_shutdown") as connection:
         pid = (await call(connection))["server"]
         assert [each.pid for each in read_records(records)] == [pid]
         assert records.stat().st_mode & 0o777 == 0o600
@@ -187,7 +185,7 @@ async def test_the_notes_are_private_and_name_only_what_runs(processes: Processe
     assert read_records(records) == ()
 
 
-def test_notes_of_servers_that_come_and_go_do_not_pile_up(tmp_path: Path) -> None:
+def test_records_of_many_short_lived_servers_are_compacted(tmp_path: Path) -> None:
     path = tmp_path / "children.json"
     records = Records(path)
     records.add(1, 10, "stays")
@@ -199,7 +197,7 @@ def test_notes_of_servers_that_come_and_go_do_not_pile_up(tmp_path: Path) -> Non
     assert len(path.read_bytes().splitlines()) < 1_100
 
 
-def test_a_note_that_was_cut_short_does_not_hide_the_others(tmp_path: Path) -> None:
+def test_truncated_record_does_not_hide_the_others(tmp_path: Path) -> None:
     path = tmp_path / "children.json"
     records = Records(path)
     records.add(1, 10, "one")

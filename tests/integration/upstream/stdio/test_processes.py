@@ -1,4 +1,4 @@
-"""Processes of servers: how they fail to start, and that they end."""
+"""Server processes: how they fail to start, and that they end."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ import anyio
 import psutil
 import pytest
 
-from integration.upstream.stdio.harness import HELLO, LOOPS, call, is_alive, talk, until_dead, upstream
+from integration.upstream.stdio.harness import HELLO, LOOPS, call, is_alive, connect, until_dead, upstream
 from toolcrib.base.processes.process import Processes, ServerFailed
 from toolcrib.model.errors import ConfigError, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
@@ -23,14 +23,14 @@ pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("anyio_backend", LOOPS)
 
 
 def script(path: Path, text: str, mode: int = 0o755) -> str:
-    """A file to run."""
+    """Write an executable file and return its path."""
     path.write_text(text, encoding="utf-8")
     path.chmod(mode)
     return str(path)
 
 
-async def refusal(processes: Processes, resolved: ResolvedServer) -> ToolcribError:
-    """Why this cannot be started."""
+async def start_error(processes: Processes, resolved: ResolvedServer) -> ToolcribError:
+    """Return the error of a server that cannot start."""
     with anyio.fail_after(5), pytest.raises(ToolcribError) as caught:
         async with open_stdio(processes, "faulty", resolved):
             pass
@@ -38,8 +38,8 @@ async def refusal(processes: Processes, resolved: ResolvedServer) -> ToolcribErr
     return caught.value
 
 
-async def test_a_command_that_is_not_there_says_where_was_looked(processes: Processes, tmp_path: Path) -> None:
-    error = await refusal(processes, ResolvedServer(command="no-such-program", env={"PATH": "/nowhere"}))
+async def test_missing_command_error_suggests_a_fix(processes: Processes, tmp_path: Path) -> None:
+    error = await start_error(processes, ResolvedServer(command="no-such-program", env={"PATH": "/nowhere"}))
     assert (type(error), error.code) == (ConfigError, "server.command_not_found")
     assert error.message.endswith('did not start: command "no-such-program" not found.')
     assert error.hint == "Install no-such-program, or write its full path: it is not on the PATH (/nowhere)."
@@ -49,20 +49,20 @@ async def test_a_command_that_is_not_there_says_where_was_looked(processes: Proc
         str(tmp_path / "missing"): "Install it, or correct the path in the definition.",
     }
     for command, hint in hints.items():
-        error = await refusal(processes, ResolvedServer(command=command, env={"PATH": "/nowhere"}))
+        error = await start_error(processes, ResolvedServer(command=command, env={"PATH": "/nowhere"}))
         assert (error.code, error.hint) == ("server.command_not_found", hint)
-    assert (await refusal(processes, ResolvedServer())).code == "server.command_not_found"
+    assert (await start_error(processes, ResolvedServer())).code == "server.command_not_found"
 
 
-async def test_a_script_whose_interpreter_is_missing_is_told_apart(processes: Processes, tmp_path: Path) -> None:
+async def test_missing_interpreter_of_a_script_is_reported(processes: Processes, tmp_path: Path) -> None:
     path = script(tmp_path / "server", "#!/nowhere/interpreter\n")
     for command, env in ((path, {}), ("server", {"PATH": str(tmp_path)})):
-        error = await refusal(processes, ResolvedServer(command=command, env=env))
+        error = await start_error(processes, ResolvedServer(command=command, env=env))
         assert error.code == "server.command_not_found"
         assert "the interpreter in its first line does not" in (error.hint or "")
 
 
-async def test_what_cannot_be_run_is_named_with_the_reason(processes: Processes, tmp_path: Path) -> None:
+async def test_command_that_cannot_run_is_reported_with_the_reason(processes: Processes, tmp_path: Path) -> None:
     cases = {
         script(tmp_path / "plain", "no program", 0o644): "Permission denied",
         str(tmp_path): "Permission denied",
@@ -70,26 +70,26 @@ async def test_what_cannot_be_run_is_named_with_the_reason(processes: Processes,
         "with\0nul": "embedded null byte",
     }
     for command, reason in cases.items():
-        error = await refusal(processes, ResolvedServer(command=command))
+        error = await start_error(processes, ResolvedServer(command=command))
         assert (type(error), error.code) == (ConfigError, "server.command_unusable")
         assert reason in error.message
-    error = await refusal(processes, ResolvedServer(command=sys.executable, args=("x" * 3_000_000,)))
+    error = await start_error(processes, ResolvedServer(command=sys.executable, args=("x" * 3_000_000,)))
     assert (error.code, error.hint) == (
         "server.command_unusable",
         "Its arguments and variables are too long in total: move the long ones into a file.",
     )
 
 
-async def test_a_working_directory_that_cannot_be_entered_is_named(processes: Processes, tmp_path: Path) -> None:
+async def test_unusable_working_directory_is_reported(processes: Processes, tmp_path: Path) -> None:
     file = script(tmp_path / "file", "")
     for cwd, reason in ((str(tmp_path / "gone"), "does not exist"), (file, "is not a directory")):
-        error = await refusal(processes, ResolvedServer(command=sys.executable, cwd=cwd))
+        error = await start_error(processes, ResolvedServer(command=sys.executable, cwd=cwd))
         assert (type(error), error.code) == (ConfigError, "server.cwd_unusable")
         assert reason in error.message
 
 
-async def test_no_descriptor_left_is_one_failure_and_the_next_start_works(processes: Processes) -> None:
-    async with talk(processes, "well_behaved"):  # the guard has what it needs
+async def test_start_without_free_descriptors_fails_and_the_next_start_works(processes: Processes) -> None:
+    async with connect(processes, "well_behaved"):  # starts the guard, which needs descriptors
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
         taken: list[int] = []
@@ -97,18 +97,18 @@ async def test_no_descriptor_left_is_one_failure_and_the_next_start_works(proces
             with contextlib.suppress(OSError):
                 while True:
                     taken.append(os.dup(0))
-            error = await refusal(processes, upstream("well_behaved"))
+            error = await start_error(processes, upstream("well_behaved"))
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             for descriptor in taken:
                 os.close(descriptor)
         assert (type(error), error.code) == (Unavailable, "server.no_room")
         assert "Too many open files" in error.message
-        async with talk(processes, "well_behaved") as connection:
+        async with connect(processes, "well_behaved") as connection:
             await call(connection, "echo")
 
 
-async def test_a_server_that_minds_its_input_ends_at_once(processes: Processes) -> None:
+async def test_server_that_reads_its_input_ends_at_once(processes: Processes) -> None:
     with anyio.fail_after(10):
         async with processes.child("ignores_shutdown", upstream("ignores_shutdown"), str) as child:
             await probe(StdioConnection(child), HELLO, era="legacy")
@@ -130,9 +130,7 @@ async def test_a_server_that_minds_its_input_ends_at_once(processes: Processes) 
         pytest.param(("forks", "eof"), id="forked twice"),
     ],
 )
-async def test_a_server_that_does_not_want_to_end_is_ended_with_its_group_within_a_bound(
-    processes: Processes, ways: tuple[str, ...]
-) -> None:
+async def test_stubborn_server_is_killed_with_its_process_group(processes: Processes, ways: tuple[str, ...]) -> None:
     with anyio.fail_after(15):
         async with open_initialized(
             processes, "ignores_shutdown", upstream("ignores_shutdown", *ways), HELLO, era="legacy"
@@ -146,14 +144,14 @@ async def test_a_server_that_does_not_want_to_end_is_ended_with_its_group_within
     assert [pid for pid in pids.values() if is_alive(pid)] == []
 
 
-async def test_stopping_is_bounded_for_many_at_once_and_safe_to_repeat(processes: Processes) -> None:
+async def test_stopping_many_servers_is_bounded_and_idempotent(processes: Processes) -> None:
     pids: list[int] = []
     async with anyio.create_task_group() as tasks:
         ready = anyio.Semaphore(0)
         leave = anyio.Event()
 
         async def one() -> None:
-            async with talk(processes, "ignores_shutdown", "term", "eof") as connection:
+            async with connect(processes, "ignores_shutdown", "term", "eof") as connection:
                 pids.append((await call(connection))["server"])
                 ready.release()
                 await leave.wait()
@@ -169,20 +167,20 @@ async def test_stopping_is_bounded_for_many_at_once_and_safe_to_repeat(processes
     assert [pid for pid in pids if is_alive(pid)] == []
 
 
-async def test_a_cancelled_owner_still_leaves_nothing_behind(processes: Processes) -> None:
+async def test_cancelled_owner_leaves_no_processes(processes: Processes) -> None:
     pids: list[int] = []
     with anyio.fail_after(10):
         with anyio.CancelScope() as scope:
-            async with talk(processes, "ignores_shutdown", "child") as connection:
+            async with connect(processes, "ignores_shutdown", "child") as connection:
                 pids += (await call(connection)).values()
                 scope.cancel()
                 await anyio.sleep_forever()
         await until_dead(*pids)
 
 
-async def test_a_killed_server_is_told_by_the_signals_name(processes: Processes) -> None:
+async def test_killed_server_error_names_the_signal(processes: Processes) -> None:
     pids: JsonObject = {}
-    async with talk(processes, "ignores_shutdown", "child") as connection:
+    async with connect(processes, "ignores_shutdown", "child") as connection:
         pids |= await call(connection)
         os.kill(pids["server"], signal.SIGKILL)
         with anyio.fail_after(3), pytest.raises(ServerFailed, match="was ended by SIGKILL"):
@@ -190,7 +188,7 @@ async def test_a_killed_server_is_told_by_the_signals_name(processes: Processes)
     await until_dead(pids["child"])
 
 
-async def test_a_crowd_starts_side_by_side_with_few_threads(processes: Processes) -> None:
+async def test_servers_start_concurrently_with_few_threads(processes: Processes) -> None:
     threads = psutil.Process().num_threads()
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
@@ -198,7 +196,7 @@ async def test_a_crowd_starts_side_by_side_with_few_threads(processes: Processes
             ready = anyio.Semaphore(0)
 
             async def one() -> None:
-                async with talk(processes, "well_behaved") as connection:
+                async with connect(processes, "well_behaved") as connection:
                     await call(connection, "echo")
                     ready.release()
                     await done.wait()
@@ -214,14 +212,14 @@ async def test_a_crowd_starts_side_by_side_with_few_threads(processes: Processes
 @pytest.mark.parametrize(
     "missing", [("pidfd_open",), ("pidfd_open", "waitid")], ids=["no handles", "no handles, no looks"]
 )
-async def test_the_end_is_noticed_also_where_the_system_has_less_to_offer(
+async def test_exit_is_detected_without_pidfd_or_waitid(
     processes: Processes, monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...]
 ) -> None:
     for name in missing:
         monkeypatch.delattr(os, name, raising=False)
     with anyio.fail_after(10):
-        async with talk(processes, "exits_early", "call") as connection:
+        async with connect(processes, "exits_early", "call") as connection:
             with pytest.raises(ServerFailed, match="exit code 3"):
                 await call(connection)
-        async with talk(processes, "ignores_shutdown", "term", "eof") as connection:
+        async with connect(processes, "ignores_shutdown", "term", "eof") as connection:
             await call(connection)

@@ -1,4 +1,4 @@
-"""Fixtures: a pool on real processes, none of which may be left when a test is over."""
+"""Fixtures: a pool on real processes, none of which may outlive a test."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -13,7 +13,7 @@ from toolcrib.base.processes.process import Processes, ProcessTimeouts
 
 @pytest.fixture
 async def processes(tmp_path: Path) -> AsyncGenerator[Processes]:
-    """A crib's processes; the test process has no more children afterwards than it had."""
+    """The processes of a crib. The test must not leave any child process."""
     children = psutil.Process().children()
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     records = tmp_path / "children.json"
@@ -24,6 +24,6 @@ async def processes(tmp_path: Path) -> AsyncGenerator[Processes]:
 
 @pytest.fixture
 async def harness(processes: Processes, tmp_path: Path) -> AsyncGenerator[PoolHarness]:
-    """A pool that connects at once and is quick to lose patience."""
+    """A pool with short timeouts that connects its servers at once."""
     async with open_harness(processes, tmp_path) as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""Links to real servers: definitions of the small ones in `tests/upstreams`, and a pool that connects them quickly."""
+"""Connections to the servers of `tests/upstreams`, through a pool with short timeouts."""
 
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -32,7 +32,7 @@ OWNER = Principal("owner", "owner", "api")
 
 
 def upstream_spec(module: str, *words: str, name: str = "", share: Share = "shared") -> ServerSpec:
-    """The definition of one of the small servers, as it would stand in our own file."""
+    """Return the definition of a test server, as in the crib's own file."""
     return ServerSpec(
         name=name or module,
         alias=name or module,
@@ -46,42 +46,42 @@ def upstream_spec(module: str, *words: str, name: str = "", share: Share = "shar
 
 
 def sdk_spec(name: str = "sdk", share: Share = "shared") -> ServerSpec:
-    """The definition of the SDK's own server, which speaks both eras."""
+    """Return the definition of the SDK's own server, which supports both eras."""
     spec = upstream_spec("", name=name, share=share)
     return replace(spec, args=(str(SDK_SERVER),), env={})
 
 
 def entry(spec: ServerSpec) -> ServerEntry:
-    """A server that may be connected."""
+    """Return an enabled and trusted server with this definition."""
     digest = definition_digest(spec)
     return ServerEntry(spec.name, spec.alias, spec.source, {}, spec, enabled=spec.enabled, trusted=True, digest=digest)
 
 
 def discovery_of(*specs: ServerSpec) -> Discovery:
-    """These servers, found."""
+    """Return a discovery of these servers."""
     return Discovery(tuple(entry(spec) for spec in specs))
 
 
 @dataclass
 class StoredOffers:
-    """Offers kept in a dictionary, and how often."""
+    """Keeps offers in a dictionary and counts the writes."""
 
     kept: dict[str, bytes] = field(default_factory=dict[str, bytes])
     saves: int = 0
 
     async def load(self) -> Mapping[str, bytes]:
-        """All."""
+        """Return all stored offers."""
         return self.kept
 
     async def save(self, bodies: Mapping[str, bytes]) -> None:
-        """Some more."""
+        """Store more offers."""
         self.kept.update(bodies)
         self.saves += len(bodies)
 
 
 @dataclass
 class PoolHarness:
-    """A pool and what it told."""
+    """A pool, with the changes, states and notices that it reported."""
 
     offers: StoredOffers
     changes: list[ProjectPath] = field(default_factory=list[ProjectPath])
@@ -91,43 +91,43 @@ class PoolHarness:
     _reported: anyio.Event = field(default_factory=anyio.Event)
 
     def notify(self) -> None:
-        """Something was told."""
+        """Wake the waiters in `until`."""
         self._reported.set()
         self._reported = anyio.Event()
 
     async def until(self, holds: Callable[[], bool], seconds: float = 30) -> None:
-        """Wait until something holds that the pool tells of."""
+        """Wait until a condition holds; check it at every report of the pool."""
         with anyio.fail_after(seconds):
             while not holds():
                 await self._reported.wait()
 
-    async def until_state(self, name: str, state: UpstreamState, place: ProjectPath = None) -> UpstreamSource:
+    async def until_state(self, name: str, state: UpstreamState, project: ProjectPath = None) -> UpstreamSource:
         """Wait for a server's state."""
-        await self.until(lambda: self.source(name, place).status.state == state)
-        return self.source(name, place)
+        await self.until(lambda: self.source(name, project).status.state == state)
+        return self.source(name, project)
 
-    def source(self, name: str, place: ProjectPath = None) -> UpstreamSource:
-        """A server that the place has."""
-        source = self.pool.find(name, place)
+    def source(self, name: str, project: ProjectPath = None) -> UpstreamSource:
+        """Return a server of a project."""
+        source = self.pool.find(name, project)
         assert source is not None
         return source
 
-    async def connect(self, *specs: ServerSpec, place: ProjectPath = None) -> UpstreamSource:
-        """Connect servers and give the first of them."""
-        self.pool.reconcile(place, discovery_of(*specs))
+    async def connect(self, *specs: ServerSpec, project: ProjectPath = None) -> UpstreamSource:
+        """Connect servers and return the first one."""
+        self.pool.reconcile(project, discovery_of(*specs))
         for spec in specs:
-            await self.until_state(spec.alias, "connected", place)
-        return self.source(specs[0].alias, place)
+            await self.until_state(spec.alias, "connected", project)
+        return self.source(specs[0].alias, project)
 
 
 async def call(source: UpstreamSource, tool: str, client: Client | None = None, **arguments: object) -> CallResult:
-    """A call as the gate makes it."""
+    """Call a tool as the gate does."""
     with anyio.fail_after(15):
         return await source.prepare(tool, arguments, b"")(CallContext(OWNER, "call", client=client))
 
 
 def text_of(result: CallResult) -> str:
-    """The text of a result that has nothing else."""
+    """Return the text of a result with a single block."""
     (block,) = result.content
     return block["text"]
 
@@ -144,9 +144,9 @@ async def open_harness(
     own_url: str | None = None,
     sandboxes: Path | None = None,
 ) -> AsyncGenerator[PoolHarness]:
-    """A pool on these processes."""
+    """Run a pool on these processes."""
     variables = environment or {}
-    ground = OpenerDeps(
+    deps = OpenerDeps(
         processes,
         await open_web({}),
         await open_credentials(folder),
@@ -158,8 +158,8 @@ async def open_harness(
     )
     harness = PoolHarness(offers or StoredOffers())
 
-    def on_sources(place: ProjectPath) -> None:
-        harness.changes.append(place)
+    def on_sources(project: ProjectPath) -> None:
+        harness.changes.append(project)
         harness.notify()
 
     def on_status(server: ServerEntry) -> None:
@@ -170,8 +170,8 @@ async def open_harness(
         harness.notices.append(notice)
         harness.notify()
 
-    shelf = OfferStore(harness.offers.load, harness.offers.save)
-    harness.pool = Pool(ground, shelf, own_url=lambda: own_url, eager=eager)
+    store = OfferStore(harness.offers.load, harness.offers.save)
+    harness.pool = Pool(deps, store, own_url=lambda: own_url, eager=eager)
     harness.pool.watch(on_sources=on_sources, on_status=on_status)
     async with harness.pool:
         harness.pool.listen(on_notice)

@@ -1,4 +1,4 @@
-"""Servers that fail: their own calls feel it and nobody else's, they are left alone for a while, and they come back."""
+"""Failing servers: only their own calls fail, restarts back off, and they recover."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 HEALTHY = upstream_spec("legacy", "plain", name="healthy")
 
 
-async def test_bad_tools_are_told_by_name_and_hide_no_good_one(harness: PoolHarness) -> None:
+async def test_invalid_tools_are_reported_and_valid_ones_kept(harness: PoolHarness) -> None:
     source = await harness.connect(upstream_spec("legacy", "flawed"))
     tools = {tool.ref.tool: tool for tool in source.tools()}
     assert {"good", "no schema", "odd schema", "odd type", "deep", "bulky", "wordy", "remote", "last"} <= set(tools)
@@ -54,7 +54,7 @@ async def test_bad_tools_are_told_by_name_and_hide_no_good_one(harness: PoolHarn
         (("many", "10000"), 10_000, None),
     ],
 )
-async def test_a_list_without_end_is_cut_and_the_rest_is_used(
+async def test_endless_list_is_truncated_and_the_rest_is_used(
     harness: PoolHarness, words: tuple[str, ...], count: int, reason: str | None
 ) -> None:
     source = await harness.connect(upstream_spec("legacy", *words))
@@ -63,12 +63,10 @@ async def test_a_list_without_end_is_cut_and_the_rest_is_used(
 
 
 @pytest.mark.parametrize("step", ["server/discover", "initialize", "tools/list", "prompts/list"])
-async def test_a_server_that_exits_while_it_is_connected_fails_with_its_exit_code(
-    harness: PoolHarness, step: str
-) -> None:
+async def test_exit_while_connecting_is_reported_with_its_exit_code(harness: PoolHarness, step: str) -> None:
     harness.pool.reconcile(None, discovery_of(upstream_spec("legacy", "leaves", step, name="leaver"), HEALTHY))
     await harness.until_state("healthy", "connected")
-    if step == "server/discover":  # it is asked in the old way then
+    if step == "server/discover":  # discovery then falls back to the legacy era
         await harness.until_state("leaver", "connected")
         return
     status = (await harness.until_state("leaver", "failed")).status
@@ -77,7 +75,7 @@ async def test_a_server_that_exits_while_it_is_connected_fails_with_its_exit_cod
     assert text_of(await call(harness.source("healthy"), "grow")) == "1"
 
 
-async def test_a_server_that_keeps_failing_is_left_alone_until_somebody_asks(harness: PoolHarness) -> None:
+async def test_server_that_keeps_failing_is_not_retried_until_it_is_tested(harness: PoolHarness) -> None:
     spec = upstream_spec("legacy", "leaves", "initialize")
     harness.pool.reconcile(None, discovery_of(spec))
     await harness.until(lambda: harness.states.count(("legacy", "failed")) == 5)
@@ -91,7 +89,7 @@ async def test_a_server_that_keeps_failing_is_left_alone_until_somebody_asks(har
     assert harness.states.count(("legacy", "failed")) == 6
 
 
-async def test_a_killed_server_fails_its_own_calls_and_comes_back_by_itself(harness: PoolHarness) -> None:
+async def test_killed_server_fails_only_its_own_calls_and_restarts(harness: PoolHarness) -> None:
     source = await harness.connect(upstream_spec("legacy", "plain", name="victim"), HEALTHY)
     healthy, answers, before = harness.source("healthy"), list[CallResult](), list[int]()
 
@@ -114,9 +112,7 @@ async def test_a_killed_server_fails_its_own_calls_and_comes_back_by_itself(harn
 
 
 @pytest.mark.parametrize("step", ["initialize", "tools/list"])
-async def test_a_server_that_never_answers_fails_in_time_and_delays_nobody(
-    processes: Processes, tmp_path: Path, step: str
-) -> None:
+async def test_silent_server_times_out_and_delays_no_other(processes: Processes, tmp_path: Path, step: str) -> None:
     silent = [upstream_spec("legacy", "stays", "silent", step, name=f"silent{number}") for number in range(10)]
     quick = replace(QUICK, connect=1, list=1, most_failures=1)
     async with open_harness(processes, tmp_path, timing=quick) as harness:
@@ -130,34 +126,34 @@ async def test_a_server_that_never_answers_fails_in_time_and_delays_nobody(
 
 
 @pytest.mark.parametrize("step", ["initialize", "tools/list"])
-async def test_a_cancelled_attempt_ends_its_process_and_waiting_callers(
+async def test_cancelled_attempt_ends_its_process_and_waiting_callers(
     processes: Processes, tmp_path: Path, step: str
 ) -> None:
     spec = upstream_spec("legacy", "stays", "silent", step, name="stuck")
     async with open_harness(processes, tmp_path, timing=QUICK) as harness:
         harness.pool.reconcile(None, discovery_of(spec))
-        waits = entry(spec)
-        assert not harness.pool.cancel(waits)
+        stuck = entry(spec)
+        assert not harness.pool.cancel(stuck)
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(harness.pool.test, waits)
+            tasks.start_soon(harness.pool.test, stuck)
             await harness.until_state("stuck", "connecting")
-            assert harness.pool.cancel(waits)
+            assert harness.pool.cancel(stuck)
         await harness.until_state("stuck", "not_checked")
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(harness.pool.test, waits)  # a later check connects again
+                tasks.start_soon(harness.pool.test, stuck)  # a later check connects again
                 await harness.until_state("stuck", "connecting")
-                harness.pool.cancel(waits)
+                harness.pool.cancel(stuck)
 
 
 async def call_when_listed(harness: PoolHarness, name: str) -> CallResult:
-    """A call as soon as the server's tools are known."""
+    """Call a server as soon as its tools are known."""
     await harness.source(name).upstream.ensure()
     return await call(harness.source(name), "echo")
 
 
-async def test_a_server_that_hangs_is_started_again(processes: Processes, tmp_path: Path) -> None:
+async def test_hanging_server_is_restarted(processes: Processes, tmp_path: Path) -> None:
     async with open_harness(processes, tmp_path, timing=replace(QUICK, idle=0.3)) as harness:
         source = await harness.connect(upstream_spec("legacy", "plain"))
         pid = source.status.pid
@@ -168,7 +164,7 @@ async def test_a_server_that_hangs_is_started_again(processes: Processes, tmp_pa
         assert not (await call(source, "echo")).is_error
 
 
-async def test_a_call_that_takes_long_does_not_end_a_server_that_lives(processes: Processes, tmp_path: Path) -> None:
+async def test_slow_call_does_not_restart_a_responsive_server(processes: Processes, tmp_path: Path) -> None:
     async with open_harness(processes, tmp_path, timing=replace(QUICK, idle=0.3)) as harness:
         source = await harness.connect(upstream_spec("legacy", "plain"))
         pid = source.status.pid
@@ -176,7 +172,7 @@ async def test_a_call_that_takes_long_does_not_end_a_server_that_lives(processes
         assert text_of(await call(source, "pid")) == str(pid)
 
 
-async def test_a_storm_of_changes_is_read_a_few_times_and_the_last_state_is_known(harness: PoolHarness) -> None:
+async def test_burst_of_list_changes_is_read_a_few_times(harness: PoolHarness) -> None:
     source = await harness.connect(upstream_spec("legacy", "plain"))
     before = harness.offers.saves
     assert text_of(await call(source, "grow", times=2_000)) == "2000"
@@ -192,9 +188,7 @@ async def test_a_storm_of_changes_is_read_a_few_times_and_the_last_state_is_know
         ({"args": ("${MISSING_VARIABLE}",)}, "server.variable_missing"),
     ],
 )
-async def test_what_only_a_person_can_mend_is_not_tried_again(
-    harness: PoolHarness, change: dict[str, object], code: str
-) -> None:
+async def test_setup_problem_is_not_retried(harness: PoolHarness, change: dict[str, object], code: str) -> None:
     spec = replace(upstream_spec("legacy", "plain"), **change)  # pyright: ignore[reportArgumentType] parametrized
     harness.pool.reconcile(None, discovery_of(spec))
     source = await harness.until_state("legacy", "failed")
@@ -206,7 +200,7 @@ async def test_what_only_a_person_can_mend_is_not_tried_again(
     assert harness.states == [("legacy", "connecting"), ("legacy", "failed")]
 
 
-async def test_secrets_of_a_definition_are_hidden_in_what_a_server_complains(harness: PoolHarness) -> None:
+async def test_secrets_of_a_definition_are_masked_in_server_errors(harness: PoolHarness) -> None:
     spec = upstream_spec("legacy", "plain")
     source = await harness.connect(replace(spec, env={**spec.env, "API_TOKEN": "hunter2"}))
     answer = await call(source, "exit")
@@ -215,7 +209,9 @@ async def test_secrets_of_a_definition_are_hidden_in_what_a_server_complains(har
     await harness.until(lambda: source.status.stderr == ("token=***",))
 
 
-async def test_a_call_to_a_server_that_rests_is_told_so_at_once(processes: Processes, tmp_path: Path) -> None:
+async def test_call_during_a_long_back_off_fails_at_once_with_the_next_attempt(
+    processes: Processes, tmp_path: Path
+) -> None:
     async with open_harness(processes, tmp_path, timing=replace(QUICK, rest=30, longest_rest=30)) as harness:
         source = await harness.connect(upstream_spec("legacy", "plain"))
         async with anyio.create_task_group() as tasks:
@@ -231,13 +227,13 @@ async def test_a_call_to_a_server_that_rests_is_told_so_at_once(processes: Proce
 
 
 def returning_spec(starts: Path) -> ServerSpec:
-    """A server whose second and third start fail; each start is a line of the file."""
+    """Return a server whose second and third start fail. Each start writes a line to the file."""
     spec = upstream_spec("legacy", "plain")
     script = 'echo start >> "$0"; case $(wc -l < "$0") in *2|*3) exit 3;; esac; exec "$@"'
     return replace(spec, command="/bin/sh", args=("-c", script, str(starts), str(spec.command), *spec.args))
 
 
-async def test_a_call_waits_for_a_server_that_quit_and_comes_back(processes: Processes, tmp_path: Path) -> None:
+async def test_call_waits_for_a_server_that_quit_and_restarts(processes: Processes, tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     async with open_harness(processes, tmp_path, timing=replace(QUICK, rest=0.2)) as harness:
         source = await harness.connect(returning_spec(starts))
@@ -245,18 +241,16 @@ async def test_a_call_waits_for_a_server_that_quit_and_comes_back(processes: Pro
         answers = list[CallResult]()
 
         async def echo() -> None:
-            answers.append(await call(source, "echo", said=1))
+            answers.append(await call(source, "echo", number=1))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(echo)
-        assert [answer.structured_content for answer in answers] == [{"said": 1}] * 3
+        assert [answer.structured_content for answer in answers] == [{"number": 1}] * 3
     assert starts.read_text(encoding="utf-8").splitlines() == ["start"] * 4
 
 
-async def test_a_call_does_not_wait_longer_than_its_time_limit_for_a_server_that_quit(
-    processes: Processes, tmp_path: Path
-) -> None:
+async def test_call_waits_at_most_its_timeout_for_a_server_that_quit(processes: Processes, tmp_path: Path) -> None:
     async with open_harness(processes, tmp_path, timing=replace(QUICK, rest=5, longest_rest=5)) as harness:
         source = await harness.connect(replace(upstream_spec("legacy", "plain"), timeout_ms=3_000))
         await call(source, "exit")
@@ -265,18 +259,18 @@ async def test_a_call_does_not_wait_longer_than_its_time_limit_for_a_server_that
         assert harness.states.count(("legacy", "connecting")) == 1
 
 
-async def test_many_who_ask_for_a_server_that_cannot_start_share_one_attempt(harness: PoolHarness) -> None:
+async def test_concurrent_callers_of_a_failing_server_share_one_attempt(harness: PoolHarness) -> None:
     spec = upstream_spec("legacy", "leaves", "initialize")
     harness.pool.reconcile(None, discovery_of(spec))
     refusals = list[str]()
 
-    async def ask() -> None:
+    async def ensure() -> None:
         with pytest.raises(ToolcribError) as raised:
             await harness.pool.ensure(entry(spec))
         refusals.append(raised.value.code)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(20):
-            tasks.start_soon(ask)
+            tasks.start_soon(ensure)
     assert refusals == ["server.ended"] * 20
     assert harness.states.count(("legacy", "connecting")) == 1

@@ -1,4 +1,4 @@
-"""A link to a server that behaves: what it offers, what calls give, and that nothing of it is lost on the way."""
+"""The source of a connected server: its offers, calls and results."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from toolcrib.upstream.credentials import OAuthCredential, Registration, open_cr
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_server_offers_its_tools_prompts_and_resources_under_its_alias(harness: PoolHarness) -> None:
+async def test_server_offers_tools_prompts_and_resources_under_its_alias(harness: PoolHarness) -> None:
     source = await harness.connect(upstream_spec("legacy", "plain", name="shop"))
     assert {str(tool.ref) for tool in source.tools()} > {"shop/echo", "shop/pid"}
     assert [item.key for item in source.prompts()] == ["greet"]
@@ -38,7 +38,7 @@ async def test_a_server_offers_its_tools_prompts_and_resources_under_its_alias(h
     assert status.latency_ms is not None and status.pid is not None and status.sentence and status.action
 
 
-async def test_a_call_gives_every_part_of_the_result_back(harness: PoolHarness) -> None:
+async def test_call_result_keeps_all_its_members(harness: PoolHarness) -> None:
     source = await harness.connect(upstream_spec("legacy", "plain"))
     result = await call(source, "echo", text="hello", number=1.5)
     assert (result.is_error, result.structured_content) == (False, {"text": "hello", "number": 1.5})
@@ -46,14 +46,14 @@ async def test_a_call_gives_every_part_of_the_result_back(harness: PoolHarness) 
 
 
 @pytest.mark.parametrize("tool", ["echo", "count"])
-async def test_a_modern_server_is_told_who_asks_with_each_request(harness: PoolHarness, tool: str) -> None:
+async def test_tools_of_a_modern_server_are_called(harness: PoolHarness, tool: str) -> None:
     source = await harness.connect(sdk_spec())
     assert source.status.era == "modern"
     assert text_of(await call(source, tool, text="hi")) == "hi"
 
 
 @pytest.mark.parametrize("share", ["shared", "session"])
-async def test_progress_is_told_in_order_before_the_result(
+async def test_progress_arrives_in_order_before_the_result(
     harness: PoolHarness, share: Literal["shared", "session"]
 ) -> None:
     source = await harness.connect(sdk_spec(share=share))
@@ -68,19 +68,17 @@ async def test_progress_is_told_in_order_before_the_result(
     assert reports == [(1, 3, "at 1"), (2, 3, "at 2"), (3, 3, "at 3")]
 
 
-async def test_a_cancelled_call_is_cancelled_at_the_server_and_stays_cancelled(harness: PoolHarness) -> None:
+async def test_cancelled_call_sends_one_cancellation(harness: PoolHarness) -> None:
     source = await harness.connect(upstream_spec("legacy", "plain"))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(call, source, "sleep")
         await call(source, "pid")
         tasks.cancel_scope.cancel()
-    told = (await call(source, "abilities")).structured_content["told"]
-    assert told[-1] == "tools/call" and told.count("notifications/cancelled") == 1
+    methods = (await call(source, "abilities")).structured_content["told"]
+    assert methods[-1] == "tools/call" and methods.count("notifications/cancelled") == 1
 
 
-async def test_a_server_that_nobody_uses_and_that_is_not_there_is_started_again(
-    processes: Processes, tmp_path: Path
-) -> None:
+async def test_unresponsive_idle_server_is_restarted(processes: Processes, tmp_path: Path) -> None:
     async with open_harness(processes, tmp_path, timing=replace(QUICK, ping_after=0.05)) as harness:
         source = await harness.connect(upstream_spec("legacy", "stays", "silent", "ping"))
         pid = source.status.pid
@@ -88,7 +86,7 @@ async def test_a_server_that_nobody_uses_and_that_is_not_there_is_started_again(
         assert "stopped responding" in str(source.status.last_error)
 
 
-async def test_the_connection_of_a_session_ends_when_it_is_of_no_use(processes: Processes, tmp_path: Path) -> None:
+async def test_idle_connection_of_a_session_is_closed_and_reopened_on_use(processes: Processes, tmp_path: Path) -> None:
     timing = replace(QUICK, ping_after=0.05, session_idle=0.1)
     async with open_harness(processes, tmp_path, timing=timing) as harness:
         source = await harness.connect(upstream_spec("legacy", "plain", share="session"))
@@ -99,10 +97,10 @@ async def test_the_connection_of_a_session_ends_when_it_is_of_no_use(processes: 
         assert source.status.state == "connected"
 
 
-async def test_a_program_is_given_the_token_that_its_definition_names(processes: Processes, tmp_path: Path) -> None:
+async def test_server_gets_the_token_of_the_credential_in_its_definition(processes: Processes, tmp_path: Path) -> None:
     client = Registration("https://issuer.example", "crib")
-    tokens = await open_credentials(tmp_path)
-    await tokens.keep(
+    credentials = await open_credentials(tmp_path)
+    await credentials.keep(
         OAuthCredential("shop", "https://shop.example/mcp", client, "https://issuer.example/token", "t0ken")
     )
     async with open_harness(processes, tmp_path) as harness:
@@ -111,7 +109,7 @@ async def test_a_program_is_given_the_token_that_its_definition_names(processes:
             for name in ("shop", "bank")
         ]
         await harness.connect(*specs)
-        given = [
+        received = [
             (await call(harness.source(name), "abilities")).structured_content["token"] for name in ("shop", "bank")
         ]
-        assert given == ["t0ken", None]
+        assert received == ["t0ken", None]

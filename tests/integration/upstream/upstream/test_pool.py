@@ -1,4 +1,4 @@
-"""The pool: what is wanted is connected, what changed is so anew, what nobody wants ends; the rest is untouched."""
+"""The pool connects configured servers, restarts changed ones, ends removed ones and leaves the rest running."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -28,15 +28,15 @@ pytestmark = pytest.mark.anyio
 
 ONE = upstream_spec("legacy", "plain", name="one")
 TWO = upstream_spec("legacy", "plain", "two", name="two")
-HERE = Path("/somewhere/project")
+PROJECT = Path("/somewhere/project")
 
 
-async def pid_of(harness: PoolHarness, name: str, place: Path | None = None) -> int:
-    """The process that answers."""
-    return int(text_of(await call(harness.source(name, place), "pid")))
+async def pid_of(harness: PoolHarness, name: str, project: Path | None = None) -> int:
+    """Return the process id that a server reports."""
+    return int(text_of(await call(harness.source(name, project), "pid")))
 
 
-async def test_only_what_changed_is_started_anew_and_only_what_nobody_wants_ends(harness: PoolHarness) -> None:
+async def test_only_changed_servers_restart_and_only_removed_ones_end(harness: PoolHarness) -> None:
     await harness.connect(ONE, TWO)
     kept, changed = await pid_of(harness, "one"), await pid_of(harness, "two")
     await harness.connect(ONE, replace(TWO, args=(*TWO.args, "more")))
@@ -48,7 +48,7 @@ async def test_only_what_changed_is_started_anew_and_only_what_nobody_wants_ends
     assert await pid_of(harness, "one") == kept
 
 
-async def test_a_filter_or_a_time_out_makes_another_source_of_the_same_process(harness: PoolHarness) -> None:
+async def test_changed_filter_or_timeout_keeps_the_process(harness: PoolHarness) -> None:
     source = await harness.connect(ONE)
     pid = await pid_of(harness, "one")
     harness.pool.reconcile(
@@ -62,22 +62,20 @@ async def test_a_filter_or_a_time_out_makes_another_source_of_the_same_process(h
         narrowed.prepare("echo", {}, b"")
 
 
-async def test_places_that_see_the_same_definition_share_one_process_and_one_source(harness: PoolHarness) -> None:
+async def test_projects_with_the_same_definition_share_one_process_and_source(harness: PoolHarness) -> None:
     await harness.connect(ONE)
-    harness.pool.reconcile(HERE, discovery_of(ONE, replace(TWO, alias="other")))
-    assert harness.source("one", HERE) is harness.source("one")
-    await harness.until_state("other", "connected", HERE)
-    assert await pid_of(harness, "one", HERE) == await pid_of(harness, "one")
-    other = await pid_of(harness, "other", HERE)
+    harness.pool.reconcile(PROJECT, discovery_of(ONE, replace(TWO, alias="other")))
+    assert harness.source("one", PROJECT) is harness.source("one")
+    await harness.until_state("other", "connected", PROJECT)
+    assert await pid_of(harness, "one", PROJECT) == await pid_of(harness, "one")
+    other = await pid_of(harness, "other", PROJECT)
     assert harness.pool.find("other") is None
-    harness.pool.drop(HERE)
+    harness.pool.drop(PROJECT)
     await until_dead(other)
     assert await pid_of(harness, "one")
 
 
-async def test_a_server_known_from_before_shows_its_tools_at_once_and_connects_on_first_use(
-    processes: Processes, tmp_path: Path
-) -> None:
+async def test_known_server_lists_stored_tools_and_connects_on_first_use(processes: Processes, tmp_path: Path) -> None:
     offers = StoredOffers()
     async with open_harness(processes, tmp_path, offers=offers) as harness:
         before = (await harness.connect(ONE)).tools()
@@ -90,20 +88,18 @@ async def test_a_server_known_from_before_shows_its_tools_at_once_and_connects_o
         assert source.status.state == "not_checked"
         pids = set[str]()
 
-        async def ask() -> None:
+        async def call_pid() -> None:
             pids.add(text_of(await call(source, "pid")))
 
         async with anyio.create_task_group() as tasks:
             for _ in range(20):
-                tasks.start_soon(ask)
+                tasks.start_soon(call_pid)
         assert len(pids) == 1
         await harness.until_state("one", "connected")
         assert harness.states.count(("one", "connecting")) == 1
 
 
-async def test_a_stored_offer_that_cannot_be_read_is_as_if_it_were_not_there(
-    processes: Processes, tmp_path: Path
-) -> None:
+async def test_unreadable_stored_offer_is_ignored(processes: Processes, tmp_path: Path) -> None:
     offers = StoredOffers(
         {entry(ONE).digest: b"{broken", entry(TWO).digest: b'{"era":"legacy","version":"1","tools":3}'}
     )
@@ -115,7 +111,7 @@ async def test_a_stored_offer_that_cannot_be_read_is_as_if_it_were_not_there(
         assert harness.source("two").tools()
 
 
-async def test_without_eagerness_nothing_is_connected_before_it_is_used(processes: Processes, tmp_path: Path) -> None:
+async def test_lazy_pool_connects_a_server_on_first_use(processes: Processes, tmp_path: Path) -> None:
     async with open_harness(processes, tmp_path, eager=False) as harness:
         harness.pool.reconcile(None, discovery_of(ONE, TWO))
         offer = await harness.pool.ensure(entry(ONE))
@@ -123,17 +119,15 @@ async def test_without_eagerness_nothing_is_connected_before_it_is_used(processe
         assert not [name for name, _ in harness.states if name == "two"]
 
 
-async def test_testing_a_server_that_is_being_connected_waits_for_its_lists(
-    harness: PoolHarness, tmp_path: Path
-) -> None:
-    asked = tmp_path / "asked"
-    spec = upstream_spec("slow_first_list", str(asked))
+async def test_testing_a_connecting_server_waits_for_its_lists(harness: PoolHarness, tmp_path: Path) -> None:
+    listed = tmp_path / "asked"
+    spec = upstream_spec("slow_first_list", str(listed))
     harness.pool.reconcile(None, discovery_of(spec))
-    await eventually(asked.exists)
+    await eventually(listed.exists)
     assert (await harness.pool.test(entry(spec))).state == "connected"
 
 
-async def test_testing_a_connected_server_asks_it_again_and_reloading_it_starts_it_anew(harness: PoolHarness) -> None:
+async def test_testing_keeps_a_connected_server_and_reloading_restarts_it(harness: PoolHarness) -> None:
     source = await harness.connect(ONE)
     pid = await pid_of(harness, "one")
     status = await harness.pool.test(entry(ONE))
@@ -153,20 +147,20 @@ async def test_testing_a_connected_server_asks_it_again_and_reloading_it_starts_
         ({"spec": None}, "server.invalid"),
     ],
 )
-async def test_what_may_not_be_connected_is_not_even_on_request(
+async def test_disabled_untrusted_or_invalid_server_is_never_connected(
     harness: PoolHarness, change: dict[str, object], code: str
 ) -> None:
     server = replace(entry(ONE), **change)  # pyright: ignore[reportArgumentType] parametrized
     harness.pool.reconcile(None, replace(discovery_of(), servers=(server,)))
     assert harness.pool.sources() == ()
-    for ask in (harness.pool.test, harness.pool.ensure, harness.pool.reload, harness.pool.signed_in):
+    for operation in (harness.pool.test, harness.pool.ensure, harness.pool.reload, harness.pool.signed_in):
         with pytest.raises(ToolcribError) as raised:
-            await ask(server)
+            await operation(server)
         assert raised.value.code == code
     assert harness.states == []
 
 
-async def test_many_servers_start_side_by_side_and_end_together(processes: Processes, tmp_path: Path) -> None:
+async def test_many_servers_start_concurrently_and_end_together(processes: Processes, tmp_path: Path) -> None:
     specs = [upstream_spec("legacy", "plain", str(number), name=f"server{number}") for number in range(30)]
     async with open_harness(processes, tmp_path) as harness:
         await harness.connect(*specs)
@@ -175,7 +169,7 @@ async def test_many_servers_start_side_by_side_and_end_together(processes: Proce
     assert anyio.current_time() - started < 5
 
 
-async def test_calls_of_a_server_that_is_taken_off_the_list_end_at_once(harness: PoolHarness) -> None:
+async def test_calls_of_a_removed_server_end_at_once(harness: PoolHarness) -> None:
     source = await harness.connect(ONE)
     answers = list[CallResult]()
 
@@ -190,9 +184,7 @@ async def test_calls_of_a_server_that_is_taken_off_the_list_end_at_once(harness:
     assert "was stopped" in text_of(await call(source, "pid"))
 
 
-async def test_a_server_of_both_eras_is_met_in_the_modern_one_and_that_is_remembered(
-    processes: Processes, tmp_path: Path
-) -> None:
+async def test_server_of_both_eras_is_connected_in_the_modern_one_again(processes: Processes, tmp_path: Path) -> None:
     offers = StoredOffers()
     for _ in range(2):
         async with open_harness(processes, tmp_path, offers=offers, eager=False) as harness:

@@ -1,4 +1,4 @@
-"""Links to servers on the web: in both eras, through restarts of the server, and never to this crib itself."""
+"""HTTP upstreams in both eras: restarts, sign-in, and refusal to connect the crib to itself."""
 
 import asyncio
 from dataclasses import replace
@@ -38,13 +38,13 @@ TOOLS: JsonObject = {"tools": [{"name": "echo", "inputSchema": {"type": "object"
 
 
 def web_spec(url: str, name: str = "web") -> ServerSpec:
-    """The definition of a server at this address."""
+    """Return the definition of a server at this address."""
     spec = upstream_spec("", name=name)
     return replace(spec, type="http", command=None, args=(), env={}, url=url)
 
 
 @pytest.mark.parametrize("stateless", [True, False])
-async def test_a_remote_server_is_used_like_any_other(harness: PoolHarness, stateless: bool) -> None:
+async def test_remote_server_lists_and_calls_tools(harness: PoolHarness, stateless: bool) -> None:
     server, _ = official()
     async with serve_app(server.streamable_http_app(stateless_http=stateless)) as port:
         source = await harness.connect(web_spec(f"http://127.0.0.1:{port}/mcp"))
@@ -54,23 +54,23 @@ async def test_a_remote_server_is_used_like_any_other(harness: PoolHarness, stat
         harness.pool.reconcile(None, discovery_of())
 
 
-async def test_a_remote_server_of_a_session_asks_the_client_behind_a_call(harness: PoolHarness) -> None:
+async def test_remote_server_of_a_session_elicits_from_the_client_of_the_call(harness: PoolHarness) -> None:
     server, _ = official()
-    asked = list[str]()
+    methods = list[str]()
 
     async def ask(method: str, params: JsonObject) -> JsonObject:
-        asked.append(method)
+        methods.append(method)
         return {"action": "accept", "content": {"name": "Anna"}}
 
     client = Client({"elicitation": {"form": {}}}, {"name": "ide", "version": "1"}, "one", ask)
     async with serve_app(server.streamable_http_app()) as port:
         source = await harness.connect(replace(web_spec(f"http://127.0.0.1:{port}/mcp"), share="session"))
         assert text_of(await call(source, "ask", client)) == "Anna"
-        assert asked == ["elicitation/create"]
+        assert methods == ["elicitation/create"]
         harness.pool.reconcile(None, discovery_of())
 
 
-async def test_what_a_server_demands_of_a_session_is_known_until_the_next_sign_in(harness: PoolHarness) -> None:
+async def test_auth_challenge_of_a_session_is_kept_until_the_next_sign_in(harness: PoolHarness) -> None:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         if request.method == "tools/call":
             challenge = {"www-authenticate": 'Bearer error="invalid_token", scope="read write"'}
@@ -78,8 +78,10 @@ async def test_what_a_server_demands_of_a_session_is_known_until_the_next_sign_i
         elif request.method == "server/discover" or request.verb == "GET":
             writer.write(http_response(b"", "405 Method Not Allowed"))
         else:
-            said = {"initialize": INITIALIZED, "tools/list": TOOLS}.get(request.method or "")
-            writer.write(result_response(request, said) if said is not None else http_response(b"", "202 Accepted"))
+            results = {"initialize": INITIALIZED, "tools/list": TOOLS}.get(request.method or "")
+            writer.write(
+                result_response(request, results) if results is not None else http_response(b"", "202 Accepted")
+            )
 
     async with raw_server(script) as raw:
         spec = replace(web_spec(raw.url), share="session")
@@ -91,15 +93,15 @@ async def test_what_a_server_demands_of_a_session_is_known_until_the_next_sign_i
         harness.pool.reconcile(None, discovery_of())
 
 
-class Forgetful:
-    """A legacy server that can forget its sessions."""
+class ForgetfulServer:
+    """A legacy server that can forget its MCP sessions."""
 
     def __init__(self) -> None:
         self.session = 1
         self.calls: list[str] = []
 
     def reply(self, request: Request) -> bytes:
-        """Answer one request."""
+        """Answer a request."""
         name = f"session-{self.session}"
         if request.method == "server/discover" or request.verb == "GET":
             return http_response(b"", "405 Method Not Allowed")
@@ -115,10 +117,10 @@ class Forgetful:
         return http_response(b"", "202 Accepted")
 
 
-async def test_a_session_that_the_server_forgot_is_opened_anew_and_the_call_is_repeated_once(
+async def test_forgotten_mcp_session_is_reopened_and_the_call_repeated_once(
     harness: PoolHarness,
 ) -> None:
-    server = Forgetful()
+    server = ForgetfulServer()
 
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(server.reply(request))
@@ -134,7 +136,7 @@ async def test_a_session_that_the_server_forgot_is_opened_anew_and_the_call_is_r
         harness.pool.reconcile(None, discovery_of())
 
 
-async def test_a_remote_server_that_went_away_fails_its_calls_and_its_tools_stay_known(harness: PoolHarness) -> None:
+async def test_unreachable_server_fails_its_calls_and_keeps_its_tools(harness: PoolHarness) -> None:
     app = official()[0].streamable_http_app(stateless_http=True)
     async with serve_app(app) as port:
         spec = web_spec(f"http://127.0.0.1:{port}/mcp")
@@ -147,7 +149,7 @@ async def test_a_remote_server_that_went_away_fails_its_calls_and_its_tools_stay
     assert source.tools()
 
 
-async def test_a_server_that_wants_a_sign_in_says_so_and_is_not_tried_again(harness: PoolHarness) -> None:
+async def test_server_that_needs_a_sign_in_is_not_retried(harness: PoolHarness) -> None:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(http_response(b"", "401 Unauthorized", headers={"www-authenticate": "Bearer"}))
 
@@ -165,8 +167,8 @@ async def test_refused_static_token_is_not_a_missing_sign_in(
     harness: PoolHarness, header: str, challenge: str | None
 ) -> None:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
-        asked = {"www-authenticate": challenge} if challenge else {}
-        writer.write(http_response(b"", "401 Unauthorized", headers=asked))
+        headers = {"www-authenticate": challenge} if challenge else {}
+        writer.write(http_response(b"", "401 Unauthorized", headers=headers))
 
     async with raw_server(script) as raw:
         spec = replace(web_spec(raw.url), headers={header: "Bearer out-of-date-token"})
@@ -178,7 +180,7 @@ async def test_refused_static_token_is_not_a_missing_sign_in(
         assert source.status.action == "toolcrib mcp get web"
 
 
-async def test_a_server_that_says_where_to_sign_in_beside_a_key_wants_a_sign_in(harness: PoolHarness) -> None:
+async def test_key_and_sign_in_metadata_need_a_sign_in(harness: PoolHarness) -> None:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         where = f'Bearer resource_metadata="{raw.url}/.well-known/oauth-protected-resource"'
         writer.write(http_response(b"", "401 Unauthorized", headers={"www-authenticate": where}))
@@ -189,7 +191,7 @@ async def test_a_server_that_says_where_to_sign_in_beside_a_key_wants_a_sign_in(
         assert source.status.action == "toolcrib mcp auth web"
 
 
-async def test_calls_side_by_side_all_say_that_the_sign_in_is_over(harness: PoolHarness) -> None:
+async def test_concurrent_calls_all_report_the_expired_sign_in(harness: PoolHarness) -> None:
     async def script(request: Request, writer: asyncio.StreamWriter) -> None:
         match request.method:
             case "server/discover":
@@ -197,27 +199,27 @@ async def test_calls_side_by_side_all_say_that_the_sign_in_is_over(harness: Pool
             case "tools/list":
                 writer.write(result_response(request, TOOLS))
             case "tools/call" if raw.count("tools/call") < 3:
-                return  # the others come first to what all of them would
+                return  # the others must arrive before the refusal
             case _:
                 writer.write(http_response(b"", "401 Unauthorized", headers={"www-authenticate": "Bearer"}))
 
-    told = list[str]()
+    answers = list[str]()
 
-    async def tell() -> None:
-        told.append(text_of(await call(source, "echo")))
+    async def call_echo() -> None:
+        answers.append(text_of(await call(source, "echo")))
 
     async with raw_server(script) as raw:
         source = await harness.connect(web_spec(raw.url))
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
-                tasks.start_soon(tell)
+                tasks.start_soon(call_echo)
         await harness.until_state("web", "needs_auth")
-        assert len(told) == 3
-        assert all("Authentication required" in each and "toolcrib mcp auth web" in each for each in told), told
+        assert len(answers) == 3
+        assert all("Authentication required" in each and "toolcrib mcp auth web" in each for each in answers), answers
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
-async def test_this_crib_itself_is_never_connected_to(processes: Processes, tmp_path: Path, host: str) -> None:
+async def test_pool_never_connects_to_its_own_crib(processes: Processes, tmp_path: Path, host: str) -> None:
     spec = web_spec(f"http://{host}:4242/mcp?cwd=/x")
     async with open_harness(processes, tmp_path, own_url="http://127.0.0.1:4242") as harness:
         harness.pool.reconcile(None, discovery_of(spec))

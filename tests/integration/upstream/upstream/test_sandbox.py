@@ -1,4 +1,4 @@
-"""Sandboxed servers: real processes that are refused what their profile does not allow."""
+"""Sandboxed servers: real processes whose profile denies what it does not allow."""
 
 import os
 import socket
@@ -56,8 +56,8 @@ def project_spec(folder: Path, sandbox: Sandbox) -> ServerSpec:
     return replace(upstream_spec("system_access"), source=source, cwd=str(project), sandbox=sandbox)
 
 
-async def tried(source: UpstreamSource, tool: str, target: Path | str = "") -> str:
-    """What a tool says, or that it was refused."""
+async def outcome(source: UpstreamSource, tool: str, target: Path | str = "") -> str:
+    """Return the text of a result, or "refused" if access was denied."""
     result = await call(source, tool, target=str(target))
     assert not result.is_error or "denied" in text_of(result) or "not permitted" in text_of(result), text_of(result)
     return "refused" if result.is_error else text_of(result)
@@ -68,13 +68,13 @@ async def test_project_profile_allows_the_project_and_the_network_only(
 ) -> None:
     source = await harness.connect(project_spec(tmp_path, Sandbox("project")))
     inside, outside = tmp_path / "user" / "project", tmp_path / "user" / ".ssh"
-    assert await tried(source, "read", inside / "file") == "of project"
-    assert await tried(source, "write", inside / "new") == "written"
-    assert await tried(source, "connect", port) == "connected"
-    assert (await tried(source, "temporary")).startswith(str(tmp_path / "crib" / "tmp"))
-    assert await tried(source, "read", outside / "file") == "refused"
-    assert await tried(source, "write", outside / "new") == "refused"
-    assert await tried(source, "read", f"/proc/{os.getpid()}/environ") == "refused"
+    assert await outcome(source, "read", inside / "file") == "of project"
+    assert await outcome(source, "write", inside / "new") == "written"
+    assert await outcome(source, "connect", port) == "connected"
+    assert (await outcome(source, "temporary")).startswith(str(tmp_path / "crib" / "tmp"))
+    assert await outcome(source, "read", outside / "file") == "refused"
+    assert await outcome(source, "write", outside / "new") == "refused"
+    assert await outcome(source, "read", f"/proc/{os.getpid()}/environ") == "refused"
     child = await call(source, "spawn", target=str(outside / "file"))
     assert child.is_error
 
@@ -82,18 +82,18 @@ async def test_project_profile_allows_the_project_and_the_network_only(
 async def test_strict_profile_refuses_writing_and_the_network(harness: PoolHarness, tmp_path: Path, port: str) -> None:
     source = await harness.connect(project_spec(tmp_path, Sandbox("strict", chosen=True)))
     project = tmp_path / "user" / "project"
-    assert await tried(source, "read", project / "file") == "of project"
-    assert await tried(source, "write", project / "new") == "refused"
-    assert await tried(source, "connect", port) == "refused"
-    assert await tried(source, "send", port) == "refused"
-    assert (await tried(source, "temporary")).startswith(str(tmp_path / "crib" / "tmp"))
+    assert await outcome(source, "read", project / "file") == "of project"
+    assert await outcome(source, "write", project / "new") == "refused"
+    assert await outcome(source, "connect", port) == "refused"
+    assert await outcome(source, "send", port) == "refused"
+    assert (await outcome(source, "temporary")).startswith(str(tmp_path / "crib" / "tmp"))
 
 
-async def test_a_refusal_is_a_problem_until_the_owner_allows_it(harness: PoolHarness, tmp_path: Path) -> None:
+async def test_denied_access_is_a_problem_until_the_owner_allows_it(harness: PoolHarness, tmp_path: Path) -> None:
     spec = project_spec(tmp_path, Sandbox("project"))
     source = await harness.connect(spec)
     wanted = tmp_path / "user" / ".ssh"
-    await tried(source, "read", wanted / "file")
+    await outcome(source, "read", wanted / "file")
     (problem,) = source.status.problems
     assert problem.code == "sandbox.refused"
     assert str(wanted / "file") in problem.message
@@ -101,12 +101,12 @@ async def test_a_refusal_is_a_problem_until_the_owner_allows_it(harness: PoolHar
     allowed = replace(spec, sandbox=Sandbox("project", chosen=True, read=(str(wanted),)))
     harness.pool.reconcile(None, discovery_of(allowed))
     source = harness.source("system_access")
-    assert await tried(source, "read", wanted / "file") == "of .ssh"
-    assert await tried(source, "write", wanted / "new") == "refused"
+    assert await outcome(source, "read", wanted / "file") == "of .ssh"
+    assert await outcome(source, "write", wanted / "new") == "refused"
     assert [access.kind for access in source.status.refused] == ["write"]
 
 
-async def test_a_sandboxed_server_ends_like_any_other(harness: PoolHarness, tmp_path: Path) -> None:
+async def test_sandboxed_server_ends_with_its_definition(harness: PoolHarness, tmp_path: Path) -> None:
     source = await harness.connect(project_spec(tmp_path, Sandbox("strict", chosen=True)))
     pid = source.status.pid
     assert pid is not None
@@ -117,14 +117,14 @@ async def test_a_sandboxed_server_ends_like_any_other(harness: PoolHarness, tmp_
     await until_dead(pid)
 
 
-async def test_a_missing_command_is_reported_as_without_a_sandbox(harness: PoolHarness, tmp_path: Path) -> None:
+async def test_missing_command_is_reported_as_without_a_sandbox(harness: PoolHarness, tmp_path: Path) -> None:
     spec = replace(project_spec(tmp_path, Sandbox("project")), command="no-such-program")
     harness.pool.reconcile(None, discovery_of(spec))
     source = await harness.until_state("system_access", "failed")
     assert 'command "no-such-program" not found' in source.status.sentence
 
 
-async def test_a_chosen_profile_that_cannot_be_enforced_does_not_start(
+async def test_server_does_not_start_if_its_chosen_profile_cannot_be_enforced(
     harness: PoolHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing = SandboxSupport(False, "This kernel has no Landlock.")
@@ -134,10 +134,10 @@ async def test_a_chosen_profile_that_cannot_be_enforced_does_not_start(
     source = await harness.until_state("system_access", "failed")
     assert "cannot be enforced" in source.status.sentence
     by_default = await harness.connect(project_spec(tmp_path, Sandbox("project")))
-    assert await tried(by_default, "read", tmp_path / "user" / ".ssh" / "file") == "of .ssh"
+    assert await outcome(by_default, "read", tmp_path / "user" / ".ssh" / "file") == "of .ssh"
 
 
-class _Pages(BaseHTTPRequestHandler):
+class _PageHandler(BaseHTTPRequestHandler):
     """A web server with one page."""
 
     def do_GET(self) -> None:
@@ -155,13 +155,13 @@ class _Pages(BaseHTTPRequestHandler):
 @pytest.fixture
 def page() -> Iterator[str]:
     """The address of a page on this machine, as host and port."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Pages) as serving:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _PageHandler) as serving:
         Thread(target=serving.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{serving.server_port}"
         serving.shutdown()
 
 
-async def test_a_server_with_a_list_reaches_these_hosts_through_the_proxy_only(
+async def test_allowed_hosts_are_reached_only_through_the_proxy(
     harness: PoolHarness, tmp_path: Path, page: str
 ) -> None:
     other = socket.create_server(("127.0.0.1", 0))
@@ -171,9 +171,11 @@ async def test_a_server_with_a_list_reaches_these_hosts_through_the_proxy_only(
         assert await call_text(source, "fetch", f"http://{page}/x?y=1") == "page /x?y=1"
         assert "403" in await call_text(source, "fetch", f"http://127.0.0.1:{denied}/")
         assert "403" in await call_text(source, "fetch", "http://unlisted.example/")
-        assert await tried(source, "connect", denied) == "refused"
-        assert await tried(source, "connect", page.partition(":")[2]) == "refused"  # listed, but not through the proxy
-        assert await tried(source, "send", denied) == "refused"
+        assert await outcome(source, "connect", denied) == "refused"
+        assert (
+            await outcome(source, "connect", page.partition(":")[2]) == "refused"
+        )  # listed, but not through the proxy
+        assert await outcome(source, "send", denied) == "refused"
     assert {access.target for access in source.status.refused if access.kind == "host"} == {
         f"127.0.0.1:{denied}",
         "unlisted.example",
@@ -183,9 +185,7 @@ async def test_a_server_with_a_list_reaches_these_hosts_through_the_proxy_only(
     assert "`--allow-host unlisted.example`" in (problem.hint or "")
 
 
-async def test_other_roads_to_the_network_are_closed_with_a_list(
-    harness: PoolHarness, tmp_path: Path, page: str
-) -> None:
+async def test_other_network_access_is_denied_with_a_host_list(harness: PoolHarness, tmp_path: Path, page: str) -> None:
     source = await harness.connect(project_spec(tmp_path, Sandbox("project", chosen=True, hosts=("example.com",))))
     port = page.partition(":")[2]
     attempts = {
@@ -198,7 +198,7 @@ async def test_other_roads_to_the_network_are_closed_with_a_list(
         "binding": "s = socket.socket(); result = s.bind(('127.0.0.1', 0))",
     }
     for name, code in attempts.items():
-        assert await tried(source, "run", f"import socket\n{code}") == "refused", name
+        assert await outcome(source, "run", f"import socket\n{code}") == "refused", name
 
 
 _LOCAL_SOCKETS = {
@@ -209,7 +209,7 @@ _LOCAL_SOCKETS = {
 
 
 @pytest.mark.parametrize("profile", ["project", "strict"])
-async def test_local_sockets_and_kernel_keys_are_out_of_reach(
+async def test_local_sockets_kernel_keys_and_other_processes_are_out_of_reach(
     harness: PoolHarness, tmp_path: Path, profile: SandboxProfile
 ) -> None:
     source = await harness.connect(project_spec(tmp_path, Sandbox(profile, chosen=True)))
@@ -221,39 +221,39 @@ async def test_local_sockets_and_kernel_keys_are_out_of_reach(
         agent.listen()
         bus.listen()
         for kind, code in _LOCAL_SOCKETS.items():
-            asked = f"import socket\n{code.format(path=path, name=name)}"
-            assert await tried(source, "run", asked) == "refused", kind
+            code_to_run = f"import socket\n{code.format(path=path, name=name)}"
+            assert await outcome(source, "run", code_to_run) == "refused", kind
         pair = "import socket\na, b = socket.socketpair(); a.send(b'x'); result = b.recv(1)"
-        assert await tried(source, "run", pair) == "b'x'"  # what event loops need
+        assert await outcome(source, "run", pair) == "b'x'"  # what event loops need
     keys = "import ctypes\nresult = ctypes.CDLL(None).syscall(250, 0, -4, 0)"
-    assert await tried(source, "run", keys) == "-1"
+    assert await outcome(source, "run", keys) == "-1"
     shared = "import ctypes\nresult = ctypes.CDLL(None).shmget(4711, 4096, 0o1600)"
-    assert await tried(source, "run", shared) == "-1"
+    assert await outcome(source, "run", shared) == "-1"
     renicing = ("os.setpriority(0, os.getppid(), 19)", "os.setpriority(os.PRIO_USER, 0, 19)")
     for others in (*renicing, "resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE)"):
-        assert await tried(source, "run", f"import os, resource\n{others}\nresult = 'reached'") == "refused", others
+        assert await outcome(source, "run", f"import os, resource\n{others}\nresult = 'reached'") == "refused", others
     own = "import resource\nresource.prlimit(0, resource.RLIMIT_CORE, (0, 0))\nresult = 'set'"
-    assert await tried(source, "run", own) == "set"
-    assert await tried(source, "run", "import os\nos.chroot('/usr')\nresult = 'reached'") == "refused"
+    assert await outcome(source, "run", own) == "set"
+    assert await outcome(source, "run", "import os\nos.chroot('/usr')\nresult = 'reached'") == "refused"
 
 
-async def test_a_listed_socket_opens_local_sockets(harness: PoolHarness, tmp_path: Path) -> None:
+async def test_writable_socket_path_allows_local_sockets(harness: PoolHarness, tmp_path: Path) -> None:
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX) as agent:
         agent.bind(path)
         agent.listen()
         source = await harness.connect(project_spec(tmp_path, Sandbox("project", chosen=True, write=(path,))))
         code = f"import socket\n{_LOCAL_SOCKETS['path'].format(path=path)}"
-        assert await tried(source, "run", code) == "reached"
+        assert await outcome(source, "run", code) == "reached"
 
 
 async def call_text(source: UpstreamSource, tool: str, target: str) -> str:
-    """The text of a result or an error."""
+    """Return the text of a result or an error."""
     return text_of(await call(source, tool, target=target))
 
 
 @pytest.mark.skipif(tracer_support().program is None, reason="This system has no tracer.")
-async def test_learning_proposes_what_the_server_used(harness: PoolHarness, tmp_path: Path, page: str) -> None:
+async def test_learn_mode_proposes_what_the_server_used(harness: PoolHarness, tmp_path: Path, page: str) -> None:
     spec = project_spec(tmp_path, Sandbox("learn", chosen=True))
     source = await harness.connect(spec)
     user = tmp_path / "user"
@@ -288,7 +288,9 @@ async def test_learning_proposes_what_the_server_used(harness: PoolHarness, tmp_
 
 
 @pytest.mark.skipif(tracer_support().program is None, reason="This system has no strace.")
-async def test_home_is_not_proposed_if_the_definition_sets_another_one(harness: PoolHarness, tmp_path: Path) -> None:
+async def test_learn_mode_does_not_propose_the_home_if_the_definition_sets_another(
+    harness: PoolHarness, tmp_path: Path
+) -> None:
     spec = project_spec(tmp_path, Sandbox("learn", chosen=True))
     source = await harness.connect(replace(spec, env={**spec.env, "HOME": str(tmp_path / "other")}))
     user = tmp_path / "user"
