@@ -61,7 +61,7 @@ async def test_public_server_is_reached_at_the_checked_address(app: App, tmp_pat
             for _ in range(5):
                 await connection.call("tools/list", {})
     assert site.sockets.dialled == [PUBLIC]
-    assert site.names.asked == ["a.example"]
+    assert site.resolver.lookups == ["a.example"]
     assert {headers["host"] for headers in app.headers_seen} == {"a.example"}
 
 
@@ -69,7 +69,7 @@ async def test_name_that_resolves_to_a_private_address_is_refused(app: App, tmp_
     with anyio.fail_after(20):
         async with public_site(app, tmp_path) as site:
             for address in ("127.0.0.1", "10.0.0.1", "169.254.169.254", "::1", "::ffff:127.0.0.1"):
-                site.names.answers["a.example"] = [(address,)]
+                site.resolver.answers["a.example"] = [(address,)]
                 with pytest.raises(Denied) as caught:
                     async with connect(site, "https://a.example/mcp"):
                         raise AssertionError("it was followed")
@@ -80,7 +80,7 @@ async def test_name_that_resolves_to_a_private_address_is_refused(app: App, tmp_
 async def test_address_is_not_resolved_again_after_the_check(app: App, tmp_path: Path) -> None:
     with anyio.fail_after(20):
         async with public_site(app, tmp_path) as site:
-            site.names.answers["a.example"] = [(PUBLIC,), ("127.0.0.1",)]
+            site.resolver.answers["a.example"] = [(PUBLIC,), ("127.0.0.1",)]
             async with connect(site, "https://a.example/mcp") as (connection, _):
                 await connection.call("tools/list", {})
     assert site.sockets.dialled == [PUBLIC]
@@ -89,7 +89,7 @@ async def test_address_is_not_resolved_again_after_the_check(app: App, tmp_path:
 async def test_private_addresses_among_several_are_skipped(app: App, tmp_path: Path) -> None:
     with anyio.fail_after(20):
         async with public_site(app, tmp_path) as site:
-            site.names.answers["a.example"] = [("192.168.1.1", OTHER)]
+            site.resolver.answers["a.example"] = [("192.168.1.1", OTHER)]
             async with connect(site, "https://a.example/mcp"):
                 pass
     assert site.sockets.dialled == [OTHER]
@@ -97,9 +97,9 @@ async def test_private_addresses_among_several_are_skipped(app: App, tmp_path: P
 
 @pytest.mark.parametrize("is_over", [False, True])
 async def test_certificate_that_is_expired_or_of_another_name_ends_the_connection(
-    app: App, tmp_path: Path, is_over: bool
+    app: App, tmp_path: Path, is_expired: bool
 ) -> None:
-    made = make_certificates(("a.example",), is_over=True) if is_over else make_certificates(("c.example",))
+    made = make_certificates(("a.example",), is_expired=True) if is_expired else make_certificates(("c.example",))
     with anyio.fail_after(20):
         async with public_site(app, tmp_path, made) as site:
             with pytest.raises(ServerFailed, match="its certificate was rejected") as caught:

@@ -100,7 +100,7 @@ async def test_required_sign_in_does_not_cause_a_fallback_to_the_legacy_era(sign
 async def test_missing_scope_is_reported(signed_in: SignedIn) -> None:
     with anyio.fail_after(20):
         async with open_connection(signed_in.site.resource, bearer=signed_in.bearer) as (connection, _):
-            signed_in.site.needs.append("write")
+            signed_in.site.required_scopes.append("write")
             with pytest.raises(Unavailable) as caught:
                 await call(connection, "echo")
     assert caught.value.code == "oauth.failed"

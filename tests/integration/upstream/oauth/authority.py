@@ -1,6 +1,6 @@
-"""A real authorization server and a protected resource on loopback, from the SDK's server side; it can misbehave.
+"""A real authorization server and a protected resource on loopback, built with the SDK; they can misbehave.
 
-The issuer rotates refresh tokens and, as real ones do, takes the use of a spent one for theft and ends its family.
+The issuer rotates refresh tokens. Like real ones, it treats the use of a spent token as theft and revokes its family.
 """
 
 import secrets
@@ -53,7 +53,7 @@ OPTIONS = ClientRegistrationOptions(enabled=True, valid_scopes=["read", "write",
 
 @dataclass
 class Refresh:
-    """A refresh token and the family it came from."""
+    """A refresh token and the family it belongs to."""
 
     token: RefreshToken
     family: int
@@ -61,7 +61,7 @@ class Refresh:
 
 
 class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
-    """Issues tokens for whoever comes; counts everything."""
+    """Issues tokens to every client; counts refreshes and thefts."""
 
     def __init__(self) -> None:
         self.issuer = ""
@@ -69,9 +69,9 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
         self.codes: dict[str, AuthorizationCode] = {}
         self.access: dict[str, AccessToken] = {}
         self.refresh: dict[str, Refresh] = {}
-        self.ended: set[int] = set()
+        self.revoked_families: set[int] = set()
         self.refreshes = 0
-        self.thefts = 0
+        self.reuses = 0
         self.expires_in: int | None = 3600
         self.grants: tuple[str, ...] | None = None
         self.denies: str | None = None
@@ -114,9 +114,9 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
     async def load_refresh_token(self, client: OAuthClientInformationFull, refresh_token: str) -> RefreshToken | None:
         found = self.refresh.get(refresh_token)
         if found is not None and found.spent:
-            self.thefts += 1
-            self.ended.add(found.family)
-        return found.token if found is not None and found.family not in self.ended else None
+            self.reuses += 1
+            self.revoked_families.add(found.family)
+        return found.token if found is not None and found.family not in self.revoked_families else None
 
     async def exchange_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
@@ -149,33 +149,33 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 
 @dataclass
 class Authority:
-    """The issuer and the resource it protects, as one site. What is set here changes how it answers."""
+    """The issuer and the resource it protects, on one origin. The fields control the answers."""
 
     provider: Provider = field(default_factory=Provider)
     url: str = ""
     metadata: dict[str, object] = field(default_factory=dict[str, object])
-    described: dict[str, object] = field(default_factory=dict[str, object])
-    needs: list[str] = field(default_factory=lambda: ["read"])
+    resource_changes: dict[str, object] = field(default_factory=dict[str, object])
+    required_scopes: list[str] = field(default_factory=lambda: ["read"])
     token_answer: tuple[int, bytes] | None = None
     token_hangs: anyio.Event | None = None
     forms: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     authorizations: list[str | None] = field(default_factory=list[str | None])
     challenges: tuple[str, ...] = ("GET", "POST")
-    described_at: str = "/.well-known/oauth-protected-resource/mcp"
+    resource_metadata_path: str = "/.well-known/oauth-protected-resource/mcp"
     publishes: bool = True
 
     @property
     def issuer(self) -> str:
-        """The issuer's name: the address of the site with a slash, as the SDK writes it."""
+        """The issuer, with a trailing slash as the SDK writes it."""
         return f"{self.url}/"
 
     @property
     def resource(self) -> str:
-        """The address of the protected server."""
+        """The URL of the protected server."""
         return f"{self.url}/mcp"
 
     def app(self) -> ASGIApp:
-        """The site."""
+        """Return the application."""
         issuer = AnyHttpUrl(self.url)
         self.provider.issuer = self.issuer
         routes = [
@@ -187,13 +187,13 @@ class Authority:
         ]
         backend = BearerAuthBackend(ProviderTokenVerifier(self.provider))
         checked = [Middleware(AuthenticationMiddleware, backend=backend)]
-        return _Watch(self, Starlette(routes=routes, middleware=checked))
+        return _Recorder(self, Starlette(routes=routes, middleware=checked))
 
     async def _protected(self, request: Request) -> Response:
-        """Refuse a caller without a token, with a challenge for the methods that get one."""
-        described = AnyHttpUrl(f"{self.url}{self.described_at}")
+        """Refuse a caller without a token, with a challenge for the methods in `challenges`."""
+        metadata_url = AnyHttpUrl(f"{self.url}{self.resource_metadata_path}")
         if request.method in self.challenges:
-            return _Asgi(RequireAuthMiddleware(self._resource, self.needs, described))
+            return _Asgi(RequireAuthMiddleware(self._resource, self.required_scopes, metadata_url))
         return _Asgi(self._resource) if isinstance(request.user, AuthenticatedUser) else Response(status_code=405)
 
     async def _metadata(self, request: Request) -> Response:
@@ -203,17 +203,17 @@ class Authority:
         return JSONResponse(_changed(own.model_dump(mode="json", exclude_none=True), self.metadata))
 
     async def _describe(self, request: Request) -> Response:
-        if not self.publishes or request.url.path != self.described_at:
+        if not self.publishes or request.url.path != self.resource_metadata_path:
             return Response(status_code=404)
         own = {"resource": self.resource, "authorization_servers": [self.issuer], "scopes_supported": ["read"]}
-        return JSONResponse(_changed(own, self.described))
+        return JSONResponse(_changed(own, self.resource_changes))
 
     async def _resource(self, scope: Scope, receive: Receive, send: Send) -> None:
         await JSONResponse({"open": True})(scope, receive, send)
 
 
 class _Asgi(Response):
-    """An answer that an application gives."""
+    """A response that another application sends."""
 
     def __init__(self, app: ASGIApp) -> None:
         super().__init__()
@@ -227,8 +227,8 @@ def _changed(own: Mapping[str, object], changes: Mapping[str, object]) -> dict[s
     return {name: value for name, value in {**own, **changes}.items() if value is not None}
 
 
-class _Watch:
-    """Records what reaches the site, and lets its token endpoint fail."""
+class _Recorder:
+    """Records requests, and lets the token endpoint fail."""
 
     def __init__(self, authority: Authority, app: ASGIApp) -> None:
         self._authority = authority
@@ -261,7 +261,7 @@ def _replay(body: bytes) -> Receive:
 
 @asynccontextmanager
 async def serve_on(app: ASGIApp, sock: socket.socket, certificate: Path | None = None) -> AsyncGenerator[None]:
-    """Serve an application on a bound socket while the block runs; with a certificate (and its key) over TLS."""
+    """Serve an application on a bound socket; with a certificate and its key over TLS."""
     config = uvicorn.Config(
         app,
         log_level="critical",
@@ -281,8 +281,8 @@ async def serve_on(app: ASGIApp, sock: socket.socket, certificate: Path | None =
 
 
 def listening_socket() -> tuple[socket.socket, int]:
-    """A listening socket of this machine and its port. Who connects early waits in its queue."""
-    # The protocol is named, since the event loop turns off the waiting for more to send only where it is.
+    """Return a listening socket on loopback and its port. Early connections wait in its queue."""
+    # The protocol is named because the event loop sets TCP_NODELAY only on sockets that name it.
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.bind(("127.0.0.1", 0))
     sock.listen(128)
@@ -291,7 +291,7 @@ def listening_socket() -> tuple[socket.socket, int]:
 
 @asynccontextmanager
 async def authority(site: Authority | None = None) -> AsyncGenerator[Authority]:
-    """A running site."""
+    """Run the issuer and its resource."""
     made = site or Authority()
     sock, port = listening_socket()
     made.url = f"http://127.0.0.1:{port}"
@@ -300,38 +300,38 @@ async def authority(site: Authority | None = None) -> AsyncGenerator[Authority]:
 
 
 def target(site: Authority, auth: Auth | None = None, document: str | None = None, port: int = 0) -> Target:
-    """The site's resource as its owner defined it."""
+    """Return the resource as a target to sign in to."""
     url = check_url(site.resource, local_allowed=True)
     return Target("lab", url, True, {}, auth or Auth(), document, port)
 
 
 @cache
 def shared_web() -> Web:
-    """One web for all tests: reading the certificates takes long."""
+    """Return one web client for all tests, since reading the certificates takes long."""
     return Web(httpx2.create_ssl_context(trust_env=False))
 
 
 def credentials_in(folder: Path) -> CredentialStore:
-    """Sign-ins kept in a file."""
+    """Return a store of credentials in a file."""
     directory = folder / "oauth"
     directory.mkdir(mode=0o700, exist_ok=True)
     return CredentialStore(FileSecretStore(directory / "credentials.json"), directory)
 
 
 async def visit(url: str) -> httpx2.Response:
-    """What a browser does with an address: it goes wherever it is sent."""
+    """Follow a URL and its redirects, as a browser does."""
     async with browser(follow_redirects=True) as client:
         return await client.get(url)
 
 
 def browser(*, follow_redirects: bool = False) -> httpx2.AsyncClient:
-    """A program of somebody else, without any guard."""
+    """Return an HTTP client without the crib's address checks."""
     context = shared_web().ssl_context
     return httpx2.AsyncClient(verify=context, trust_env=False, follow_redirects=follow_redirects, timeout=stretched(10))
 
 
 async def complete(attempt: SignIn) -> OAuthCredential:
-    """Let a person follow the address to its end."""
+    """Follow the sign-in URL to its end and return the credential."""
     outcome: list[OAuthCredential | ToolcribError] = []
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:

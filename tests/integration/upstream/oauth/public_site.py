@@ -1,7 +1,7 @@
-"""A web of names for tests: TLS servers on loopback that stand for public ones, and a resolver that tells lies.
+"""TLS servers on loopback in the place of public ones, with a resolver that tests control.
 
-The certificates are of an authority made for the test. `Sockets` opens the connections: a public address leads to the
-server that stands for it, and every address that was dialled is remembered. Nothing here leaves this machine.
+The certificates come from an authority made for the test. `Sockets` leads connections to public addresses to the local
+server and records every dialled address. Nothing leaves this machine.
 """
 
 import datetime
@@ -31,7 +31,7 @@ DAY = datetime.timedelta(days=1)
 
 
 class Sockets(httpcore2.AsyncNetworkBackend):
-    """Dials what it is told, and remembers it; public addresses lead to ports of this machine."""
+    """Connects public addresses to local ports, and records every dialled address."""
 
     def __init__(self, ports: dict[str, int]) -> None:
         self.ports = ports
@@ -48,16 +48,16 @@ class Sockets(httpcore2.AsyncNetworkBackend):
     ) -> httpcore2.AsyncNetworkStream:
         self.dialled.append(host)
         stream = await self._real.connect_tcp("127.0.0.1", self.ports.get(host, port), timeout)
-        return _Seeming(stream, (host, port)) if host in self.ports else stream
+        return _RelabelledStream(stream, (host, port)) if host in self.ports else stream
 
     async def connect(self, address: str, port: int) -> socket.socket:
-        """The same for the lean client."""
+        """Connect for the HTTP client of upstreams."""
         self.dialled.append(address)
         return await open_socket("127.0.0.1", self.ports.get(address, port))
 
 
-class _Seeming(httpcore2.AsyncNetworkStream):
-    """A connection that says it leads to the address it stands for."""
+class _RelabelledStream(httpcore2.AsyncNetworkStream):
+    """A stream that reports the public address as its peer."""
 
     def __init__(self, stream: httpcore2.AsyncNetworkStream, peer: tuple[str, int]) -> None:
         self._stream = stream
@@ -78,7 +78,7 @@ class _Seeming(httpcore2.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> httpcore2.AsyncNetworkStream:
-        return _Seeming(await self._stream.start_tls(ssl_context, server_hostname, timeout), self._peer)
+        return _RelabelledStream(await self._stream.start_tls(ssl_context, server_hostname, timeout), self._peer)
 
     def get_extra_info(self, info: str) -> Any:
         return self._peer if info == "server_addr" else self._stream.get_extra_info(info)
@@ -86,13 +86,13 @@ class _Seeming(httpcore2.AsyncNetworkStream):
 
 @dataclass
 class Resolver:
-    """A resolver. Each question takes the next answer of the name, the last one for ever."""
+    """A resolver. Each lookup takes the next answer of the name; the last answer repeats."""
 
     answers: dict[str, list[Sequence[str]]]
-    asked: list[str] = field(default_factory=list[str])
+    lookups: list[str] = field(default_factory=list[str])
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append(host)
+        self.lookups.append(host)
         answers = self.answers.get(host)
         if answers is None:
             raise OSError(-2, "Name or service not known")
@@ -100,27 +100,29 @@ class Resolver:
 
 
 class Certificates(NamedTuple):
-    """An authority's certificate, and a server's certificate with its key, as PEM."""
+    """The certificate of an authority, and a server's certificate with its key, as PEM."""
 
     authority: str
     server: bytes
 
 
 @cache
-def make_certificates(names: tuple[str, ...] = ("a.example", "b.example"), is_over: bool = False) -> Certificates:
-    """Make an authority that signs one certificate for these names."""
+def make_certificates(names: tuple[str, ...] = ("a.example", "b.example"), is_expired: bool = False) -> Certificates:
+    """Make an authority and one certificate for these names."""
     now = datetime.datetime.now(datetime.UTC)
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     root = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
-    end = now - DAY if is_over else now + DAY
+    end = now - DAY if is_expired else now + DAY
 
     def begin(subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
         builder = x509.CertificateBuilder().subject_name(subject).issuer_name(root).public_key(key.public_key())
         return builder.serial_number(x509.random_serial_number()).not_valid_before(now - 3 * DAY)
 
-    own = begin(root, authority_key).not_valid_after(now + DAY)
-    own = own.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    own = own.add_extension(x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False)
+    root_certificate = begin(root, authority_key).not_valid_after(now + DAY)
+    root_certificate = root_certificate.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    root_certificate = root_certificate.add_extension(
+        x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False
+    )
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
     server = begin(subject, server_key).not_valid_after(end)
     server = server.add_extension(x509.SubjectAlternativeName([x509.DNSName(name) for name in names]), critical=False)
@@ -129,17 +131,17 @@ def make_certificates(names: tuple[str, ...] = ("a.example", "b.example"), is_ov
     pem = serialization.Encoding.PEM
     key = server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return Certificates(
-        own.sign(authority_key, hashes.SHA256()).public_bytes(pem).decode(),
+        root_certificate.sign(authority_key, hashes.SHA256()).public_bytes(pem).decode(),
         server.sign(authority_key, hashes.SHA256()).public_bytes(pem) + key,
     )
 
 
 @dataclass
 class Site:
-    """A server that stands for the public address, and the web in which it is found."""
+    """A server at a public address, and the web client that reaches it."""
 
     web: Web
-    names: Resolver
+    resolver: Resolver
     sockets: Sockets
     port: int
 
@@ -153,6 +155,6 @@ async def public_site(app: ASGIApp, folder: Path, made: Certificates | None = No
     context = ssl.create_default_context(cadata=made.authority)
     sock, port = listening_socket()
     opened = Sockets({PUBLIC: port, OTHER: port})
-    names = Resolver({"a.example": [(PUBLIC,)], "b.example": [(OTHER,)]})
+    resolver = Resolver({"a.example": [(PUBLIC,)], "b.example": [(OTHER,)]})
     async with serve_on(app, sock, file):
-        yield Site(Web(context, names, opened, opened.connect), names, opened, port)
+        yield Site(Web(context, resolver, opened, opened.connect), resolver, opened, port)

@@ -1,6 +1,6 @@
-"""One of several processes that share a sign-in: each request finds the token too old, so each one renews it.
+"""One of several processes that share a sign-in; each request finds the token expired and refreshes it.
 
-Run as `renewer.py DIRECTORY URL ROUNDS`; prints the states of the answers.
+Usage: renewer.py DIRECTORY URL ROUNDS. Prints the statuses of the answers.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from toolcrib.upstream.oauth.token_refresh import Bearer
 
 
 async def main(directory: Path, url: str, rounds: int) -> None:
-    """Ask so many times, an hour apart as this process sees it."""
+    """Send this many requests, one hour apart by the process's clock."""
     hours = itertools.count(step=3600)
     tokens = CredentialStore(FileSecretStore(directory / "credentials.json"), directory)
     checked = check_url(url, local_allowed=True)
@@ -36,7 +36,7 @@ async def main(directory: Path, url: str, rounds: int) -> None:
 
 
 async def status(requests: Requests) -> int:
-    """The status of one answer."""
+    """Return the status of one answer."""
     try:
         await requests.post(HttpCall(), b"", b"{}", may_repeat=False)
     except RequestRefused as refused:

@@ -1,4 +1,4 @@
-"""Signing in at a real authorization server: the way it goes, and every way in which somebody could bend it."""
+"""Signing in at a real authorization server, and attacks on each step."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -52,8 +52,8 @@ async def sign_in(
         return await complete(attempt)
 
 
-async def reason(web: Web, tokens: CredentialStore, site: Authority, auth: Auth | None = None) -> str:
-    """Why a sign-in fails; that nothing of it is kept goes without saying."""
+async def sign_in_error(web: Web, tokens: CredentialStore, site: Authority, auth: Auth | None = None) -> str:
+    """Return the error of a failed sign-in; nothing of it may be stored."""
     with pytest.raises(Unavailable) as failure:
         await sign_in(web, tokens, site, auth)
     assert failure.value.code == "oauth.failed"
@@ -62,7 +62,7 @@ async def reason(web: Web, tokens: CredentialStore, site: Authority, auth: Auth 
     return failure.value.message
 
 
-async def test_a_person_signs_in_and_the_tokens_are_kept(web: Web, tokens: CredentialStore, site: Authority) -> None:
+async def test_sign_in_stores_its_credential(web: Web, tokens: CredentialStore, site: Authority) -> None:
     credential = await sign_in(web, tokens, site)
     assert credential.resource == site.resource
     assert credential.issuer == site.issuer
@@ -77,20 +77,20 @@ async def test_a_person_signs_in_and_the_tokens_are_kept(web: Web, tokens: Crede
     assert [str(uri) for uri in client.redirect_uris or ()] == [credential.client.redirect_uri]
 
 
-async def test_the_resource_is_named_in_both_requests_and_the_proof_is_s256(
+async def test_authorization_names_the_resource_and_uses_s256(
     web: Web, tokens: CredentialStore, site: Authority
 ) -> None:
     async with signing_in(web, tokens, target(site)) as attempt:
-        asked = parse_qs(urlsplit(attempt.url).query)
+        query = parse_qs(urlsplit(attempt.url).query)
         await complete(attempt)
-    assert asked["resource"] == [site.resource]
-    assert asked["code_challenge_method"] == ["S256"]
-    assert asked["redirect_uri"] == [attempt.redirect_uri]
-    assert len(asked["state"][0]) >= 43
+    assert query["resource"] == [site.resource]
+    assert query["code_challenge_method"] == ["S256"]
+    assert query["redirect_uri"] == [attempt.redirect_uri]
+    assert len(query["state"][0]) >= 43
     assert [form["resource"] for form in site.forms] == [site.resource]
 
 
-async def test_a_registration_is_used_again_at_its_issuer(web: Web, tokens: CredentialStore, site: Authority) -> None:
+async def test_registration_is_reused_at_its_issuer(web: Web, tokens: CredentialStore, site: Authority) -> None:
     first = await sign_in(web, tokens, site)
     second = await sign_in(web, tokens, site)
     assert first.client == second.client
@@ -98,9 +98,7 @@ async def test_a_registration_is_used_again_at_its_issuer(web: Web, tokens: Cred
     assert len(site.provider.clients) == 1
 
 
-async def test_more_scopes_need_a_registration_that_has_them(
-    web: Web, tokens: CredentialStore, site: Authority
-) -> None:
+async def test_wider_scopes_need_a_new_registration(web: Web, tokens: CredentialStore, site: Authority) -> None:
     await sign_in(web, tokens, site)
     async with signing_in(web, tokens, target(site), demand=Demand(("write",))) as attempt:
         credential = await complete(attempt)
@@ -108,7 +106,7 @@ async def test_more_scopes_need_a_registration_that_has_them(
     assert len(site.provider.clients) == 2
 
 
-async def test_the_client_of_a_definition_is_used_and_its_secret_shown(
+async def test_client_id_and_secret_of_a_definition_are_used(
     web: Web, tokens: CredentialStore, site: Authority
 ) -> None:
     made = await sign_in(web, tokens, site)
@@ -123,7 +121,7 @@ async def test_the_client_of_a_definition_is_used_and_its_secret_shown(
     assert site.provider.access[credential.access_token].client_id == "given"
 
 
-async def test_a_document_describes_this_crib_where_the_issuer_reads_such(
+async def test_client_metadata_document_is_used_if_the_issuer_supports_it(
     web: Web, tokens: CredentialStore, site: Authority
 ) -> None:
     site.metadata["client_id_metadata_document_supported"] = True
@@ -133,7 +131,7 @@ async def test_a_document_describes_this_crib_where_the_issuer_reads_such(
     assert not site.provider.clients
 
 
-async def test_the_last_address_of_a_browser_elsewhere_can_be_pasted(
+async def test_final_address_of_another_browser_can_be_pasted(
     web: Web, tokens: CredentialStore, site: Authority
 ) -> None:
     async with signing_in(web, tokens, target(site)) as attempt:
@@ -147,7 +145,7 @@ async def test_the_last_address_of_a_browser_elsewhere_can_be_pasted(
     assert credential.access_token in site.provider.access
 
 
-async def test_an_address_with_another_secret_is_not_taken(web: Web, tokens: CredentialStore, site: Authority) -> None:
+async def test_pasted_address_with_a_wrong_state_is_refused(web: Web, tokens: CredentialStore, site: Authority) -> None:
     async with signing_in(web, tokens, target(site)) as attempt:
         state = parse_qs(urlsplit(attempt.url).query)["state"][0]
         for final in (
@@ -161,13 +159,13 @@ async def test_an_address_with_another_secret_is_not_taken(web: Web, tokens: Cre
                 attempt.paste(final)
 
 
-async def test_a_page_that_guesses_neither_ends_nor_gets_a_sign_in(
+async def test_requests_with_a_guessed_state_do_not_end_the_sign_in(
     web: Web, tokens: CredentialStore, site: Authority
 ) -> None:
     async with signing_in(web, tokens, target(site)) as attempt:
         base = attempt.redirect_uri
         guessed: list[int] = []
-        got: list[OAuthCredential] = []
+        credentials: list[OAuthCredential] = []
 
         async def guess_then_sign_in() -> None:
             async with browser() as client:
@@ -182,24 +180,24 @@ async def test_a_page_that_guesses_neither_ends_nor_gets_a_sign_in(
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(guess_then_sign_in)
-                got.append(await attempt.finish())
+                credentials.append(await attempt.finish())
     assert guessed == [400, 400, 404, 404, 404, 404]
-    assert got[0].access_token in site.provider.access
+    assert credentials[0].access_token in site.provider.access
 
 
-async def test_the_page_at_the_end_shows_nothing_of_the_answer(
+async def test_final_page_does_not_repeat_the_error_of_the_issuer(
     web: Web, tokens: CredentialStore, site: Authority
 ) -> None:
     site.provider.denies = "<script>alert(1)</script>"
     pages: list[httpx2.Response] = []
     async with signing_in(web, tokens, target(site)) as attempt:
 
-        async def look() -> None:
+        async def open_page() -> None:
             pages.append(await visit(attempt.url))
 
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(look)
+                tasks.start_soon(open_page)
                 with pytest.raises(Unavailable, match="access_denied"):
                     await attempt.finish()
     assert "script" not in pages[0].text
@@ -207,18 +205,16 @@ async def test_the_page_at_the_end_shows_nothing_of_the_answer(
     assert "default-src 'none'" in pages[0].headers["content-security-policy"]
 
 
-async def test_challenge_given_only_to_post_leads_to_the_metadata(
-    web: Web, tokens: CredentialStore, site: Authority
-) -> None:
+async def test_challenge_of_a_post_leads_to_the_metadata(web: Web, tokens: CredentialStore, site: Authority) -> None:
     site.challenges = ("POST",)
-    site.described_at = "/elsewhere"
+    site.resource_metadata_path = "/elsewhere"
     credential = await sign_in(web, tokens, site)
     assert credential.resource == site.resource
 
 
-async def test_challenge_given_only_to_get_is_still_found(web: Web, tokens: CredentialStore, site: Authority) -> None:
+async def test_challenge_of_a_get_leads_to_the_metadata(web: Web, tokens: CredentialStore, site: Authority) -> None:
     site.challenges = ("GET",)
-    site.described_at = "/elsewhere"
+    site.resource_metadata_path = "/elsewhere"
     assert (await sign_in(web, tokens, site)).resource == site.resource
 
 
@@ -226,14 +222,14 @@ async def test_challenge_of_an_earlier_call_is_used_when_the_probe_gets_none(
     web: Web, tokens: CredentialStore, site: Authority
 ) -> None:
     site.challenges = ()
-    site.described_at = "/elsewhere"
+    site.resource_metadata_path = "/elsewhere"
     demand = Demand(challenge=Challenge("invalid_token", ("write",), f"{site.url}/elsewhere"))
     async with signing_in(web, tokens, target(site), demand=demand) as attempt:
         credential = await complete(attempt)
     assert credential.scopes == ("write",)
 
 
-async def test_server_without_any_metadata_uses_the_default_paths(
+async def test_server_without_metadata_uses_the_default_paths(
     web: Web, tokens: CredentialStore, site: Authority
 ) -> None:
     site.publishes = False
@@ -244,7 +240,7 @@ async def test_server_without_any_metadata_uses_the_default_paths(
     assert [form["code_verifier"] != "" for form in site.forms] == [True]
 
 
-async def test_a_sign_in_that_nobody_finishes_ends(web: Web, tokens: CredentialStore, site: Authority) -> None:
+async def test_unfinished_sign_in_times_out(web: Web, tokens: CredentialStore, site: Authority) -> None:
     async with signing_in(web, tokens, target(site), seconds=0.05) as attempt:
         with pytest.raises(Unavailable) as failure:
             await attempt.finish()
@@ -256,22 +252,22 @@ async def test_a_sign_in_that_nobody_finishes_ends(web: Web, tokens: CredentialS
     assert await tokens.registration(site.issuer) is None
 
 
-async def test_the_answer_of_another_issuer_is_not_redeemed(web: Web, tokens: CredentialStore, site: Authority) -> None:
+async def test_code_from_another_issuer_is_not_redeemed(web: Web, tokens: CredentialStore, site: Authority) -> None:
     site.provider.iss = "https://evil.example"
-    assert "another issuer" in await reason(web, tokens, site)
+    assert "another issuer" in await sign_in_error(web, tokens, site)
     assert not site.forms
 
 
-async def test_an_issuer_that_promises_its_name_must_send_it(
+async def test_issuer_that_announces_the_iss_parameter_must_send_it(
     web: Web, tokens: CredentialStore, site: Authority
 ) -> None:
     site.metadata["authorization_response_iss_parameter_supported"] = True
     site.provider.iss = None
-    assert "another issuer" in await reason(web, tokens, site)
+    assert "another issuer" in await sign_in_error(web, tokens, site)
     assert not site.forms
 
 
-async def test_an_error_of_a_stranger_is_not_shown(web: Web, tokens: CredentialStore, site: Authority) -> None:
+async def test_error_of_another_issuer_is_not_shown(web: Web, tokens: CredentialStore, site: Authority) -> None:
     async with signing_in(web, tokens, target(site)) as attempt:
         state = parse_qs(urlsplit(attempt.url).query)["state"][0]
         attempt.paste(f"{attempt.redirect_uri}?error=call_us_at_555&state={state}&iss=https%3A%2F%2Fevil.example")
@@ -280,7 +276,7 @@ async def test_an_error_of_a_stranger_is_not_shown(web: Web, tokens: CredentialS
     assert "555" not in failure.value.message
 
 
-async def test_a_code_that_stands_there_twice_is_no_code(web: Web, tokens: CredentialStore, site: Authority) -> None:
+async def test_duplicate_code_parameter_is_refused(web: Web, tokens: CredentialStore, site: Authority) -> None:
     async with signing_in(web, tokens, target(site)) as attempt:
         state = parse_qs(urlsplit(attempt.url).query)["state"][0]
         attempt.paste(f"{attempt.redirect_uri}?code=a&code=b&state={state}")
@@ -290,65 +286,63 @@ async def test_a_code_that_stands_there_twice_is_no_code(web: Web, tokens: Crede
 
 
 @pytest.mark.parametrize("methods", [None, [], ["plain"]])
-async def test_an_issuer_without_s256_is_refused(
+async def test_issuer_without_s256_is_refused(
     web: Web, tokens: CredentialStore, site: Authority, methods: list[str] | None
 ) -> None:
     site.metadata["code_challenge_methods_supported"] = methods
-    assert "PKCE" in await reason(web, tokens, site)
+    assert "PKCE" in await sign_in_error(web, tokens, site)
 
 
 async def test_metadata_of_another_issuer_is_refused(web: Web, tokens: CredentialStore, site: Authority) -> None:
     site.metadata["issuer"] = "https://evil.example"
-    assert "belongs to https://evil.example" in await reason(web, tokens, site)
+    assert "belongs to https://evil.example" in await sign_in_error(web, tokens, site)
 
 
-async def test_an_issuer_is_compared_byte_by_byte(web: Web, tokens: CredentialStore, site: Authority) -> None:
-    site.described["authorization_servers"] = [site.url]  # the same place, without the slash
-    assert "belongs to" in await reason(web, tokens, site)
+async def test_issuer_is_compared_byte_by_byte(web: Web, tokens: CredentialStore, site: Authority) -> None:
+    site.resource_changes["authorization_servers"] = [site.url]  # the same origin, without the slash
+    assert "belongs to" in await sign_in_error(web, tokens, site)
 
 
 @pytest.mark.parametrize("endpoint", ["authorization_endpoint", "token_endpoint", "registration_endpoint"])
-async def test_an_endpoint_is_an_address_that_may_be_used(
-    web: Web, tokens: CredentialStore, site: Authority, endpoint: str
-) -> None:
+async def test_unsafe_endpoint_is_refused(web: Web, tokens: CredentialStore, site: Authority, endpoint: str) -> None:
     strange = ("javascript:alert(1)", "file:///etc/passwd", "https://a$(id)", "http://example.com/", "https://u@x/")
     for address in strange:
         site.metadata[endpoint] = address
-        assert "was refused" in await reason(web, tokens, site)
+        assert "was refused" in await sign_in_error(web, tokens, site)
 
 
-async def test_a_server_that_says_it_is_another_is_refused(web: Web, tokens: CredentialStore, site: Authority) -> None:
-    site.described["resource"] = "https://bank.example/mcp"
-    assert "is not its address" in await reason(web, tokens, site)
+async def test_resource_metadata_of_another_server_is_refused(
+    web: Web, tokens: CredentialStore, site: Authority
+) -> None:
+    site.resource_changes["resource"] = "https://bank.example/mcp"
+    assert "is not its address" in await sign_in_error(web, tokens, site)
 
 
-async def test_an_issuer_that_registers_nobody_needs_a_client_id(
+async def test_issuer_without_registration_needs_a_client_id(
     web: Web, tokens: CredentialStore, site: Authority
 ) -> None:
     site.metadata["registration_endpoint"] = None
-    assert "client id" in await reason(web, tokens, site)
+    assert "client id" in await sign_in_error(web, tokens, site)
 
 
-async def test_the_secret_of_a_definition_goes_to_one_issuer_only(
+async def test_client_secret_of_a_definition_is_bound_to_one_issuer(
     web: Web, tokens: CredentialStore, site: Authority
 ) -> None:
     auth = Auth(client_id="given", client_secret="s3cret")
     async with signing_in(web, tokens, target(site, auth=auth)):
         pass
     async with authority() as other:
-        site.described["authorization_servers"] = [other.issuer]
-        assert "client secret is for" in await reason(web, tokens, site, auth=auth)
+        site.resource_changes["authorization_servers"] = [other.issuer]
+        assert "client secret is for" in await sign_in_error(web, tokens, site, auth=auth)
         assert not other.forms
     await tokens.forget("lab")
     assert await tokens.bound_issuer("lab", "given") is None
 
 
-async def test_a_server_that_changes_its_issuer_gets_a_new_registration(
-    web: Web, tokens: CredentialStore, site: Authority
-) -> None:
+async def test_changed_issuer_gets_a_new_registration(web: Web, tokens: CredentialStore, site: Authority) -> None:
     before = await sign_in(web, tokens, site)
     async with authority() as other:
-        site.described["authorization_servers"] = [other.issuer]
+        site.resource_changes["authorization_servers"] = [other.issuer]
         after = await sign_in(web, tokens, site)
         assert after.issuer == other.issuer
         assert after.client.client_id in other.provider.clients
@@ -357,16 +351,16 @@ async def test_a_server_that_changes_its_issuer_gets_a_new_registration(
     assert await tokens.credential("lab", site.resource) == after
 
 
-async def test_a_code_is_not_redeemed_at_an_issuer_that_did_not_send_it(
+async def test_code_is_not_redeemed_at_an_issuer_that_did_not_send_it(
     web: Web, tokens: CredentialStore, site: Authority
 ) -> None:
-    """The mix-up: an attacker's issuer sends the browser on to an honest one, to be given the honest one's code."""
+    """The mix-up attack: an attacker's issuer redirects the browser to an honest one to receive its code."""
     async with authority() as evil:
         evil.metadata["authorization_endpoint"] = f"{site.url}/authorize"
-        site.described["authorization_servers"] = [evil.issuer]
+        site.resource_changes["authorization_servers"] = [evil.issuer]
         async with signing_in(web, tokens, target(site)) as attempt:
-            asked = parse_qs(urlsplit(attempt.url).query)
-            client = evil.provider.clients[asked["client_id"][0]]
+            query = parse_qs(urlsplit(attempt.url).query)
+            client = evil.provider.clients[query["client_id"][0]]
             site.provider.clients[client.client_id] = client
             with pytest.raises(Unavailable, match="another issuer"):
                 await complete(attempt)
@@ -385,23 +379,23 @@ async def test_a_code_is_not_redeemed_at_an_issuer_that_did_not_send_it(
         (302, b""),
     ],
 )
-async def test_a_token_that_is_none_is_refused(
+async def test_invalid_token_response_is_refused(
     web: Web, tokens: CredentialStore, site: Authority, answer: tuple[int, bytes]
 ) -> None:
     site.token_answer = answer
-    await reason(web, tokens, site)
+    await sign_in_error(web, tokens, site)
     assert len(site.forms) == 1
 
 
-async def test_an_issuer_that_forgot_this_crib_is_asked_anew(
-    web: Web, tokens: CredentialStore, site: Authority
-) -> None:
+async def test_unknown_client_is_registered_again(web: Web, tokens: CredentialStore, site: Authority) -> None:
     site.token_answer = (401, b'{"error": "invalid_client"}')
-    assert "invalid_client" in await reason(web, tokens, site)
+    assert "invalid_client" in await sign_in_error(web, tokens, site)
     assert await tokens.registration(site.issuer) is None
 
 
-async def test_no_token_shows_in_a_representation(web: Web, tokens: CredentialStore, site: Authority) -> None:
+async def test_representation_of_a_credential_hides_its_tokens(
+    web: Web, tokens: CredentialStore, site: Authority
+) -> None:
     credential = replace(await sign_in(web, tokens, site), client=Registration("i", "c", "client-secret"))
     for secret in (credential.access_token, credential.refresh_token or "", "client-secret"):
         assert secret

@@ -1,4 +1,4 @@
-"""The HTTP client against servers that stand for public ones: where it goes, what it takes along, how much it reads."""
+"""The HTTP client against servers in the place of public ones: addresses, redirects, secrets and size limits."""
 
 import gzip
 import socket
@@ -24,17 +24,17 @@ pytestmark = pytest.mark.anyio
 
 
 class App:
-    """Answers by path; remembers the headers of each request."""
+    """Answers by path and records the headers of each request."""
 
     def __init__(self) -> None:
-        self.seen: list[httpx2.Headers] = []
-        self.leads_to: str = ""
+        self.headers_seen: list[httpx2.Headers] = []
+        self.redirect_url: str = ""
         self.answers: dict[str, Response] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope)
-        self.seen.append(httpx2.Headers(list(request.headers.items())))
-        answer = RedirectResponse(self.leads_to, 307) if scope["path"] == "/go" else Response(b"here")
+        self.headers_seen.append(httpx2.Headers(list(request.headers.items())))
+        answer = RedirectResponse(self.redirect_url, 307) if scope["path"] == "/go" else Response(b"here")
         await self.answers.get(scope["path"], answer)(scope, receive, send)
 
 
@@ -49,50 +49,50 @@ async def read(site: Site, url: str, headers: dict[str, str] | None = None) -> h
             return await get(client, url, headers)
 
 
-async def test_a_public_server_is_reached_at_the_address_that_was_judged(app: App, tmp_path: Path) -> None:
+async def test_public_server_is_reached_at_the_checked_address(app: App, tmp_path: Path) -> None:
     async with public_site(app, tmp_path) as site:
         response = await read(site, "https://a.example/x")
         assert response.content == b"here"
         assert not answered_locally(response)
     assert site.sockets.dialled == [PUBLIC]
-    assert site.names.asked == ["a.example"]
-    assert app.seen[0]["host"] == "a.example"
+    assert site.resolver.lookups == ["a.example"]
+    assert app.headers_seen[0]["host"] == "a.example"
 
 
-async def test_an_answer_that_changes_after_it_was_judged_leads_nowhere(app: App, tmp_path: Path) -> None:
+async def test_changed_address_is_checked_on_every_request(app: App, tmp_path: Path) -> None:
     async with public_site(app, tmp_path) as site:
-        site.names.answers["a.example"] = [(PUBLIC,), ("127.0.0.1",), ("169.254.169.254",)]
+        site.resolver.answers["a.example"] = [(PUBLIC,), ("127.0.0.1",), ("169.254.169.254",)]
         assert (await read(site, "https://a.example/")).status_code == 200
         for _ in range(2):
             with pytest.raises(Denied) as refusal:
                 await read(site, "https://a.example/")
             assert refusal.value.code == "address.refused"
     assert site.sockets.dialled == [PUBLIC]
-    assert len(site.names.asked) == 3
+    assert len(site.resolver.lookups) == 3
 
 
-async def test_of_mixed_addresses_only_the_judged_ones_are_dialled(app: App, tmp_path: Path) -> None:
+async def test_private_addresses_among_several_are_skipped(app: App, tmp_path: Path) -> None:
     async with public_site(app, tmp_path) as site:
-        site.names.answers["a.example"] = [("10.0.0.1", "::1", PUBLIC, "127.0.0.1")]
+        site.resolver.answers["a.example"] = [("10.0.0.1", "::1", PUBLIC, "127.0.0.1")]
         assert (await read(site, "https://a.example/")).status_code == 200
     assert site.sockets.dialled == [PUBLIC]
 
 
-async def test_a_dead_address_costs_little(app: App, tmp_path: Path) -> None:
+async def test_unreachable_address_is_followed_by_the_next_one(app: App, tmp_path: Path) -> None:
     async with public_site(app, tmp_path) as site:
         closed, port = listening_socket()
         closed.close()
         site.sockets.ports["93.184.216.99"] = port
-        site.names.answers["a.example"] = [("93.184.216.99", PUBLIC)]
+        site.resolver.answers["a.example"] = [("93.184.216.99", PUBLIC)]
         assert (await read(site, "https://a.example/")).status_code == 200
     assert site.sockets.dialled == ["93.184.216.99", PUBLIC]
 
 
-async def test_each_redirect_is_judged_anew(app: App, tmp_path: Path) -> None:
+async def test_each_redirect_is_checked(app: App, tmp_path: Path) -> None:
     victim, port = listening_socket()
     with victim:
         async with public_site(app, tmp_path) as site:
-            site.names.answers["inside.example"] = [("127.0.0.1",)]
+            site.resolver.answers["inside.example"] = [("127.0.0.1",)]
             for address, refusal in (
                 (f"https://inside.example:{port}/", Denied),
                 (f"http://127.0.0.1:{port}/", InvalidRequest),
@@ -101,7 +101,7 @@ async def test_each_redirect_is_judged_anew(app: App, tmp_path: Path) -> None:
                 ("file:///etc/passwd", InvalidRequest),
                 ("https://user:pw@b.example/", InvalidRequest),
             ):
-                app.leads_to = address
+                app.redirect_url = address
                 with pytest.raises(refusal):
                     await read(site, "https://a.example/go")
         victim.setblocking(False)
@@ -110,14 +110,14 @@ async def test_each_redirect_is_judged_anew(app: App, tmp_path: Path) -> None:
     assert set(site.sockets.dialled) == {PUBLIC}
 
 
-async def test_secrets_stay_with_their_origin(app: App, tmp_path: Path) -> None:
+async def test_redirect_to_another_origin_drops_secrets(app: App, tmp_path: Path) -> None:
     secrets = {"authorization": "Bearer t", "x-api-key": "k", "cookie": "c=1", "accept": "application/json"}
     async with public_site(app, tmp_path) as site:
-        app.leads_to = "/there"
+        app.redirect_url = "/there"
         await read(site, "https://a.example/go", secrets)
-        app.leads_to = "https://b.example/there"
+        app.redirect_url = "https://b.example/there"
         await read(site, "https://a.example/go", secrets)
-    same, other = app.seen[1], app.seen[3]
+    same, other = app.headers_seen[1], app.headers_seen[3]
     assert (same["authorization"], same["x-api-key"]) == ("Bearer t", "k")
     assert other["host"] == "b.example"
     assert other["accept"] == "application/json"
@@ -125,36 +125,36 @@ async def test_secrets_stay_with_their_origin(app: App, tmp_path: Path) -> None:
     assert site.sockets.dialled[-1] == OTHER
 
 
-async def test_an_upstream_client_follows_nothing_by_itself(app: App, tmp_path: Path) -> None:
+async def test_client_of_upstreams_follows_no_redirects(app: App, tmp_path: Path) -> None:
     async with public_site(app, tmp_path) as site, site.web.client(local_allowed=False) as client:
-        app.leads_to = "https://b.example/"
+        app.redirect_url = "https://b.example/"
         assert (await client.get("https://a.example/go")).status_code == 307
     assert site.sockets.dialled == [PUBLIC]
 
 
-async def test_a_redirect_without_end_ends(app: App, tmp_path: Path) -> None:
+async def test_endless_redirects_are_limited(app: App, tmp_path: Path) -> None:
     async with public_site(app, tmp_path) as site:
-        app.leads_to = "/go"
+        app.redirect_url = "/go"
         with pytest.raises(httpx2.TooManyRedirects):
             await read(site, "https://a.example/go")
-    assert len(app.seen) == 6
+    assert len(app.headers_seen) == 6
 
 
 @pytest.mark.parametrize("kind", ["expired", "another name", "another authority"])
-async def test_a_certificate_is_checked(app: App, tmp_path: Path, kind: str) -> None:
+async def test_invalid_certificate_is_refused(app: App, tmp_path: Path, kind: str) -> None:
     made = make_certificates(
-        is_over=kind == "expired", names=("c.example",) if kind == "another name" else ("a.example",)
+        is_expired=kind == "expired", names=("c.example",) if kind == "another name" else ("a.example",)
     )
     if kind == "another authority":
         made = made._replace(authority=make_certificates().authority)
     async with public_site(app, tmp_path, made) as site:
         with pytest.raises(httpx2.ConnectError, match="certificate verify failed"):
             await read(site, "https://a.example/")
-    assert not app.seen
+    assert not app.headers_seen
 
 
 @pytest.mark.parametrize("packed", ["gzip", "deflate", "identity"])
-async def test_what_is_too_large_is_not_read_to_its_end(app: App, tmp_path: Path, packed: str) -> None:
+async def test_oversized_response_is_refused_before_its_end(app: App, tmp_path: Path, packed: str) -> None:
     zeros = bytes(64 * MAX_DOCUMENT)
     body = {"gzip": gzip.compress, "deflate": zlib.compress}.get(packed, bytes)(zeros)
     async with public_site(app, tmp_path) as site:
@@ -164,10 +164,10 @@ async def test_what_is_too_large_is_not_read_to_its_end(app: App, tmp_path: Path
         app.answers["/"] = Response(body, headers={"content-encoding": packed, "content-type": "text/event-stream"})
         with pytest.raises(httpx2.RemoteProtocolError, match="larger than"):
             await read(site, "https://a.example/")
-    assert app.seen[0]["accept-encoding"] == "identity"
+    assert app.headers_seen[0]["accept-encoding"] == "identity"
 
 
-async def test_what_comes_packed_is_unpacked(app: App, tmp_path: Path) -> None:
+async def test_compressed_response_is_decompressed(app: App, tmp_path: Path) -> None:
     text = bytes(range(256)) * 3000
     async with public_site(app, tmp_path) as site:
         for packed, body in (
@@ -186,7 +186,7 @@ async def test_what_comes_packed_is_unpacked(app: App, tmp_path: Path) -> None:
             await read(site, "https://a.example/")
 
 
-async def test_an_event_stream_that_was_asked_for_may_be_long(app: App, tmp_path: Path) -> None:
+async def test_requested_event_stream_may_exceed_the_size_limit(app: App, tmp_path: Path) -> None:
     async def events() -> AsyncIterator[bytes]:
         for _ in range(3):
             yield bytes(MAX_DOCUMENT)
@@ -197,11 +197,11 @@ async def test_an_event_stream_that_was_asked_for_may_be_long(app: App, tmp_path
     assert len(response.content) == 3 * MAX_DOCUMENT
 
 
-async def test_a_name_nobody_knows_is_a_failed_connection(app: App, tmp_path: Path) -> None:
+async def test_unresolvable_name_is_a_connection_error(app: App, tmp_path: Path) -> None:
     async with public_site(app, tmp_path) as site:
         with pytest.raises(httpx2.ConnectError, match="cannot be resolved"):
             await read(site, "https://nowhere.example/")
-        site.names.answers["empty.example"] = [()]
+        site.resolver.answers["empty.example"] = [()]
         with pytest.raises(httpx2.ConnectError, match="no address"):
             await read(site, "https://empty.example/")
 
@@ -211,7 +211,7 @@ async def test_certificates_are_read_once_in_a_process() -> None:
     assert (await open_web({})).ssl_context is (await open_web({})).ssl_context
 
 
-async def test_a_server_that_says_nothing_is_given_up(tmp_path: Path) -> None:
+async def test_silent_server_and_slow_resolver_time_out(tmp_path: Path) -> None:
     silent, port = listening_socket()
     with silent:
         web = Web((await open_web({})).ssl_context)
@@ -228,7 +228,7 @@ async def test_a_server_that_says_nothing_is_given_up(tmp_path: Path) -> None:
             await client.get("https://slow.example/")
 
 
-async def test_plain_http_dials_this_machine_only_whatever_a_name_leads_to(app: App) -> None:
+async def test_plain_http_reaches_only_this_machine(app: App) -> None:
     sock, port = listening_socket()
     async with serve_on(app, sock):
         web = await open_web({})
@@ -243,10 +243,12 @@ async def test_plain_http_dials_this_machine_only_whatever_a_name_leads_to(app: 
         async with Web(web.ssl_context, lies).client(local_allowed=True) as client:
             with pytest.raises(Denied):
                 await client.get(f"http://localhost:{port}/")
-    assert len(app.seen) == 1
+    assert len(app.headers_seen) == 1
 
 
-async def test_nothing_is_taken_from_the_environment(app: App, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_proxy_and_certificate_variables_of_the_process_are_ignored(
+    app: App, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     trap = socket.create_server(("127.0.0.1", 0))
     proxy = f"http://127.0.0.1:{trap.getsockname()[1]}"
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
@@ -257,7 +259,7 @@ async def test_nothing_is_taken_from_the_environment(app: App, monkeypatch: pyte
     with trap:
         async with public_site(app, tmp_path) as site:
             assert (await read(site, "https://a.example/")).status_code == 200
-            web = await open_web({}, site.names, site.sockets)
+            web = await open_web({}, site.resolver, site.sockets)
             async with web.documents(local_allowed=False) as client:
                 with pytest.raises(httpx2.ConnectError, match="certificate verify failed"):
                     await get(client, "https://a.example/")
@@ -266,32 +268,32 @@ async def test_nothing_is_taken_from_the_environment(app: App, monkeypatch: pyte
             trap.accept()
 
 
-async def test_certificates_come_from_the_named_file(app: App, tmp_path: Path) -> None:
+async def test_certificates_are_read_from_the_configured_file(app: App, tmp_path: Path) -> None:
     own = tmp_path / "own.pem"
     own.write_text(make_certificates().authority)
     async with public_site(app, tmp_path) as site:
-        web = await open_web({"SSL_CERT_FILE": str(own)}, site.names, site.sockets)
+        web = await open_web({"SSL_CERT_FILE": str(own)}, site.resolver, site.sockets)
         async with web.documents(local_allowed=False) as client:
             assert (await get(client, "https://a.example/")).status_code == 200
 
 
 @pytest.mark.parametrize("name", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
-async def test_certificates_that_cannot_be_read_are_named(name: str, tmp_path: Path) -> None:
+async def test_unreadable_certificate_file_is_a_setting_error(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=name) as raised:
         await open_web({name: str(tmp_path / "missing")})
     assert raised.value.code == "settings.invalid"
 
 
 @pytest.mark.parametrize("local_allowed", [False, True])
-async def test_a_public_server_cannot_send_a_sign_in_into_this_network(
+async def test_public_server_cannot_redirect_a_sign_in_to_a_private_address(
     app: App, tmp_path: Path, local_allowed: bool
 ) -> None:
-    """Even where the owner's definition may name local servers: this one is not local."""
+    """Also if the definition allows local servers, because this server is public."""
     victim, port = listening_socket()
     target = Target("lab", check_url("https://a.example/mcp", local_allowed=False), local_allowed)
     with victim:
         async with public_site(app, tmp_path) as site:
-            site.names.answers["inside.example"] = [("10.0.0.1",)]
+            site.resolver.answers["inside.example"] = [("10.0.0.1",)]
             for place in (f"http://127.0.0.1:{port}/", "https://inside.example/", "https://169.254.169.254/latest"):
                 challenge = f'Bearer resource_metadata="{place}"'
                 app.answers["/mcp"] = Response(status_code=401, headers={"www-authenticate": challenge})

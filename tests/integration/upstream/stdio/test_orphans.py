@@ -17,7 +17,7 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from integration.upstream.stdio.crib import marker_of
-from integration.upstream.stdio.harness import HELLO, TESTS, call, is_alive, connect, until_dead, upstream
+from integration.upstream.stdio.harness import HELLO, TESTS, call, connect, is_alive, until_dead, upstream
 from toolcrib.base.processes import guard
 from toolcrib.base.processes.orphans import Noted, Records, Swept, leftovers, read_records, sweep
 from toolcrib.base.processes.process import Processes

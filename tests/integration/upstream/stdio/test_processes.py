@@ -11,7 +11,7 @@ import anyio
 import psutil
 import pytest
 
-from integration.upstream.stdio.harness import HELLO, LOOPS, call, is_alive, connect, until_dead, upstream
+from integration.upstream.stdio.harness import HELLO, LOOPS, call, connect, is_alive, until_dead, upstream
 from toolcrib.base.processes.process import Processes, ServerFailed
 from toolcrib.model.errors import ConfigError, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
