@@ -1,4 +1,4 @@
-"""A machine with the twelve tools on it, each with a file that a person has written by hand."""
+"""A machine with twelve apps, each with a handwritten file."""
 
 import stat
 from dataclasses import dataclass
@@ -58,12 +58,12 @@ FILES: dict[str, tuple[str, str]] = {
         "# goose\nGOOSE_MODEL: m\nextensions:\n  developer:\n    type: builtin # part of it\n    enabled: true\n",
     ),
 }
-"""Per tool its file and what stands in it."""
+"""The file of each app, with its content."""
 
 
 @dataclass
 class AppsMachine:
-    """A person's home, and a crib on it."""
+    """A user's home with apps, and a crib."""
 
     root: Path
     store: Store
@@ -71,28 +71,28 @@ class AppsMachine:
 
     @property
     def user(self) -> Path:
-        """The person's home."""
+        """The user's home directory."""
         return self.root / "user"
 
     @property
     def home(self) -> Home:
-        """The crib's home."""
+        """The home of the crib."""
         return prepare_home(self.root / "crib")
 
     def file(self, client: str) -> Path:
-        """The file of a tool."""
+        """Return the file of an app."""
         return self.user / FILES[client][0]
 
     def install(self, client: str, text: str | None = None, mode: int = 0o644) -> Path:
-        """Put a tool on the machine, with its file."""
+        """Install an app with its file."""
         file = self.file(client)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes((FILES[client][1] if text is None else text).encode())
         file.chmod(mode)
         return file
 
-    async def clients(self) -> "tuple[Apps, NamedTokens, Servers]":
-        """What the crib knows of the tools, its tokens, and its desk."""
+    async def apps(self) -> "tuple[Apps, NamedTokens, Servers]":
+        """Return the crib's apps, tokens and servers."""
         environment = Environment({"HOME": str(self.user), "PATH": str(self.root / "programs")})
         servers = Servers(self.home, environment, self.user, lambda _, __: None, Unrecorded())
         tokens = NamedTokens(self.store)
@@ -101,16 +101,16 @@ class AppsMachine:
         program.parent.mkdir(exist_ok=True)
         program.write_text("#!/bin/sh\n")
         program.chmod(0o755)
-        reach = AppDeps(
+        deps = AppDeps(
             crib=self.home.root,
             address=lambda: self.address,
             command=(str(program),),
             home=str(self.home.root),
             environment=environment,
         )
-        return Apps(servers, tokens, reach), tokens, servers
+        return Apps(servers, tokens, deps), tokens, servers
 
 
 def mode(file: Path) -> int:
-    """Who may read and write a file."""
+    """Return the permission bits of a file."""
     return stat.S_IMODE(file.stat().st_mode)

@@ -1,4 +1,4 @@
-"""Coding apps of others as clients of a crib, each with its own HOME and on the scripted model. Not a test itself."""
+"""Coding apps as clients of a crib, each with its own HOME and the scripted model. Not a test itself."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ from toolcrib.testing.scripted_model.variables import claude_variables
 
 NOWHERE = "http://127.0.0.1:9"
 LOOPBACK_ONLY = {"HTTPS_PROXY": NOWHERE, "HTTP_PROXY": NOWHERE, "NO_PROXY": "127.0.0.1,localhost"}
-"""Variables with which a program reaches no other machine, as far as it respects them."""
+"""Proxy variables that keep a program from other machines, if the program respects them."""
 QUIET_OPENCODE = {
     "OPENCODE_DISABLE_AUTOUPDATE": "1",
     "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
@@ -23,8 +23,8 @@ QUIET_OPENCODE = {
 }
 
 
-async def said_by(command: list[str], folder: Path, **variables: str) -> str:
-    """What an app says, in an environment with this HOME."""
+async def output_of(command: list[str], folder: Path, **variables: str) -> str:
+    """Return the output of an app in an environment with this HOME."""
     environment = {**bare_environment(folder), **variables}
     with anyio.fail_after(60):
         done = await anyio.run_process(
@@ -35,7 +35,7 @@ async def said_by(command: list[str], folder: Path, **variables: str) -> str:
 
 @dataclass(frozen=True)
 class CodingApp:
-    """An app whose model is the scripted one. `prefix` is what it puts before the names of the crib's tools."""
+    """An app with the scripted model. `prefix` precedes the names of the crib's tools."""
 
     name: str
     prefix: str
@@ -45,18 +45,18 @@ class CodingApp:
     variables: dict[str, str] = field(default_factory=dict[str, str])
 
     async def work(self, *calls: tuple[str, JsonObject]) -> str:
-        """Let the model make these calls of the crib's tools, and return what the app says."""
+        """Let the model make these calls of the crib's tools, and return the app's output."""
         steps: list[JsonObject] = [{"blocks": [{"tool": f"{self.prefix}{name}", "input": it}]} for name, it in calls]
         self.model.scripts["work"] = [*steps, {"blocks": [{"text": "It said: {{last_tool_result}}"}]}]
-        return await said_by([*self.command, "Do it. [[script:work]]"], self.folder, **self.variables)
+        return await output_of([*self.command, "Do it. [[script:work]]"], self.folder, **self.variables)
 
     def offered(self) -> set[str]:
-        """The crib's tools that the model was offered."""
+        """Return the crib's tools that the model was offered."""
         names = {tool for request in self.model.requests for tool in request.tools}
         return {name.removeprefix(self.prefix) for name in names if name.startswith(self.prefix)}
 
     def results(self) -> list[str]:
-        """The results of the calls, in order, as the model received them."""
+        """Return the results of the calls, in order, as the model received them."""
         return [
             json.dumps(block["content"], ensure_ascii=False)
             for message in self.model.bodies[-1]["messages"]
@@ -66,13 +66,13 @@ class CodingApp:
 
 
 def claude_code(folder: Path, model: ScriptedModel) -> CodingApp:
-    """Claude Code. Raises `Unavailable` if it is not installed."""
+    """Return Claude Code. Raises `Unavailable` if it is not installed."""
     command = [str(find_cli(bare_environment(folder))), "--permission-mode", "bypassPermissions", "-p"]
     return CodingApp("claude-code", "mcp__toolcrib__", command, folder, model, claude_variables(model.url))
 
 
 def opencode(folder: Path, model: ScriptedModel, programs: Path) -> CodingApp:
-    """opencode with Anthropic's API at the address of the scripted model."""
+    """Return opencode, with the scripted model as Anthropic's API."""
     provider: JsonObject = {"options": {"baseURL": f"{model.url}/v1", "apiKey": "scripted"}, "models": {"scripted": {}}}
     settings = folder / ".config" / "opencode" / "opencode.json"
     settings.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Fixtures: a machine of one person."""
+"""Fixtures: a user's machine and the servers of its crib."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from toolcrib.servers.servers import Servers
 
 @pytest.fixture
 def machine(tmp_path: Path) -> UserMachine:
-    """A person with servers in several tools."""
+    """A user with servers in several apps."""
     return UserMachine.at(tmp_path)
 
 
 @pytest.fixture
 def servers(machine: UserMachine) -> Servers:
-    """The desk of that person's crib."""
+    """The servers of that user's crib."""
     return machine.open_servers()

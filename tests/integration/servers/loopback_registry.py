@@ -1,4 +1,4 @@
-"""An MCP registry on this machine: the API over real HTTP, with servers that tests publish."""
+"""An MCP registry on loopback: its API over HTTP, with servers that tests publish."""
 
 import io
 import json
@@ -36,7 +36,7 @@ for line in sys.stdin:
 
 
 def bundle(command: str, members: dict[str, str] | None = None, **manifest: Any) -> bytes:
-    """An MCPB bundle that runs the tiny server; `members` are further files."""
+    """Return an MCPB bundle that runs the tiny server; `members` are further files."""
     config: dict[str, Any] = {
         "command": command,
         "args": ["${__dirname}/server/main.py", "${user_config.words}"],
@@ -60,16 +60,16 @@ def bundle(command: str, members: dict[str, str] | None = None, **manifest: Any)
 
 @dataclass
 class LoopbackRegistry:
-    """The published servers, the files it offers, and the requests it received."""
+    """The published servers, the offered files, and the received requests."""
 
     url: str = ""
     servers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    asked: list[str] = field(default_factory=list[str])
+    requests: list[str] = field(default_factory=list[str])
     moved_to: str = ""
 
     def publish(self, name: str, *, status: str = "active", version: str = "1.0.0", **document: Any) -> None:
-        """Publish a server; the version is the latest."""
+        """Publish a server; this version becomes the latest."""
         for each in self.servers:
             if each["server"]["name"] == name:
                 each["_meta"][OFFICIAL]["isLatest"] = False
@@ -78,14 +78,14 @@ class LoopbackRegistry:
         self.servers.append({"server": {"name": name, **about}, "_meta": {OFFICIAL: meta}})
 
     def publish_bundle(self, name: str, content: bytes, sha: str | None = None, **package: Any) -> None:
-        """Publish a server that comes as a bundle."""
+        """Publish a server as a bundle."""
         self.files["/tiny.mcpb"] = content
         described = {"registryType": "mcpb", "identifier": f"{self.url}/tiny.mcpb", "transport": {"type": "stdio"}}
         described["fileSha256"] = sha or sha256(content).hexdigest()
         self.publish(name, packages=[{**described, **package}])
 
     def answer(self, path: str) -> bytes | None:
-        """What a request returns; None if there is no such thing."""
+        """Return the response body for a path, or None if nothing is there."""
         parts = urlsplit(path)
         words = parts.path.split("/")[1:]
         if parts.path in self.files:
@@ -108,12 +108,12 @@ class LoopbackRegistry:
 
 @contextmanager
 def loopback_registry() -> Generator[LoopbackRegistry]:
-    """A registry that listens on this machine."""
+    """Run a registry on loopback."""
     registry = LoopbackRegistry()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            registry.asked.append(self.path)
+            registry.requests.append(self.path)
             body = registry.answer(self.path)
             self.send_response(302 if registry.moved_to else 200 if body is not None else 404)
             if registry.moved_to:

@@ -1,4 +1,4 @@
-"""`/api/servers` through the real guard: shapes, statuses, versions, and that no answer holds a secret."""
+"""`/api/servers` through the guard: shapes, statuses, versions, and masked secrets."""
 
 import json
 from typing import Any
@@ -25,11 +25,11 @@ pytestmark = pytest.mark.anyio
 
 
 def fits(shape: type[BaseModel], value: Any) -> bool:
-    """Whether a value has this shape, and gives it back unchanged."""
+    """Return whether a value has this shape and survives a round trip."""
     return shape.model_validate(value).model_dump(by_alias=True, exclude_unset=True, mode="json") == value
 
 
-async def test_servers_are_listed_with_exactly_the_agreed_fields(machine: UserMachine) -> None:
+async def test_server_list_has_exactly_the_documented_fields(machine: UserMachine) -> None:
     async with machine.serving() as crib:
         listed = (await crib.request("GET", "")).json()
         anywhere = (await crib.client.get("/api/servers")).json()
@@ -48,7 +48,7 @@ async def test_servers_are_listed_with_exactly_the_agreed_fields(machine: UserMa
     assert SECRET not in json.dumps(listed)
 
 
-async def test_shadowed_and_invalid_servers_stay_visible(machine: UserMachine) -> None:
+async def test_shadowed_and_invalid_servers_are_listed(machine: UserMachine) -> None:
     machine.write(machine.user / ".lmstudio" / "mcp.json", '{"mcpServers": {"files": {"command": "other"}, "bad": 5}}')
     async with machine.serving() as crib:
         listed = (await crib.request("GET", "")).json()
@@ -60,7 +60,7 @@ async def test_shadowed_and_invalid_servers_stay_visible(machine: UserMachine) -
     assert invalid["problems"][0]["message"].startswith("Invalid server config: ")
 
 
-async def test_missing_credential_of_a_program_is_a_problem_of_the_server(machine: UserMachine) -> None:
+async def test_missing_credential_is_a_problem_of_the_server(machine: UserMachine) -> None:
     body = {"name": "mine", "type": "stdio", "command": "x", "auth": {"type": "oauth", "credentialId": "lost"}}
     async with machine.serving() as crib:
         await crib.request("POST", "", body=body)
@@ -72,7 +72,7 @@ async def test_missing_credential_of_a_program_is_a_problem_of_the_server(machin
         ]
 
 
-async def test_a_server_is_created_read_replaced_and_deleted(machine: UserMachine) -> None:
+async def test_server_is_created_read_replaced_and_deleted(machine: UserMachine) -> None:
     body = {"name": "mine", "type": "stdio", "command": "uvx", "args": ["x"], "env": {"KEY": SECRET}, "timeout": 500}
     async with machine.serving() as crib:
         created = await crib.request("POST", "", body=body)
@@ -97,7 +97,7 @@ async def test_a_server_is_created_read_replaced_and_deleted(machine: UserMachin
     assert SECRET not in "".join(answer.text for answer in (created, shown, replaced, stale, deleted))
 
 
-async def test_refusals_have_their_status_and_code(machine: UserMachine) -> None:
+async def test_refused_requests_have_their_status_and_code(machine: UserMachine) -> None:
     good = {"name": "mine", "command": "x"}
     cases: list[tuple[str, str, object, int, str]] = [
         ("POST", "", {"name": "a b", "command": "x"}, 422, "server.name_invalid"),
@@ -107,14 +107,14 @@ async def test_refusals_have_their_status_and_code(machine: UserMachine) -> None
         ("POST", "", good, 201, ""),
         ("POST", "", good, 409, "server.exists"),
         ("PUT", "/files", {"command": "x"}, 409, "server.foreign"),
-        ("PUT", "/nobody", {"command": "x"}, 404, "server.unknown"),
-        ("POST", "/nobody/enable", None, 404, "server.unknown"),
+        ("PUT", "/missing", {"command": "x"}, 404, "server.unknown"),
+        ("POST", "/missing/enable", None, 404, "server.unknown"),
         ("POST", "/mine/untrust", None, 422, "config.unsupported"),
         ("POST", "/trust", {"path": "relative"}, 422, "request.invalid"),
         ("POST", "/trust", {"path": "/nowhere/at/all"}, 404, "server.unknown"),
         ("POST", "/undo", {"file": "/etc/passwd"}, 404, "config.nothing_to_undo"),
-        ("POST", "/export", {"client": "nobody"}, 422, "config.unsupported"),
-        ("POST", "/import", {"names": ["nobody"]}, 404, "server.unknown"),
+        ("POST", "/export", {"client": "no-such-app"}, 422, "config.unsupported"),
+        ("POST", "/import", {"names": ["missing"]}, 404, "server.unknown"),
     ]
     async with machine.serving() as crib:
         for method, path, body, status, code in cases:
@@ -124,7 +124,7 @@ async def test_refusals_have_their_status_and_code(machine: UserMachine) -> None
             assert (await crib.client.get("/api/servers", params={"cwd": cwd})).status_code == 422
 
 
-async def test_a_server_is_switched_trusted_and_brought_back(machine: UserMachine) -> None:
+async def test_server_is_disabled_trusted_removed_and_restored(machine: UserMachine) -> None:
     async with machine.serving() as crib:
         off = (await crib.request("POST", "/files/disable")).json()
         on = (await crib.request("POST", "/files/enable")).json()
@@ -147,7 +147,7 @@ async def test_a_server_is_switched_trusted_and_brought_back(machine: UserMachin
     assert machine.cursor.read_text(encoding="utf-8") == CURSOR
 
 
-async def test_the_sandbox_of_a_server_is_changed_and_shown(machine: UserMachine) -> None:
+async def test_sandbox_of_a_server_is_changed_and_listed(machine: UserMachine) -> None:
     async with machine.serving() as crib:
         before = (await crib.request("GET", "/build")).json()["sandbox"]
         strict = (await crib.request("POST", "/build/sandbox", body={"profile": "strict", "read": ["/srv"]})).json()
@@ -161,7 +161,7 @@ async def test_the_sandbox_of_a_server_is_changed_and_shown(machine: UserMachine
     assert (hosts["sandbox"]["hosts"], hosts["sandbox"]["network"]) == (["*.example.com", "::1"], "hosts")
     assert (no_host.status_code, no_host.json()["code"]) == (422, "sandbox.invalid")
     unconfirmed = "sandbox.unconfirmed" if tracer_support().program is not None else "sandbox.unsupported"
-    assert learn.json()["code"] == unconfirmed  # a project's server does not lose its sandbox without a question
+    assert learn.json()["code"] == unconfirmed  # a project's server does not lose its sandbox without confirmation
     assert fits(ChangedServer, strict)
     chosen = {"profile": "strict", "chosen": True, "read": ["/srv"], "write": [], "network": "none", "hosts": []}
     assert strict["sandbox"] == chosen
@@ -170,7 +170,7 @@ async def test_the_sandbox_of_a_server_is_changed_and_shown(machine: UserMachine
     assert (relative.status_code, relative.json()["code"]) == (422, "sandbox.invalid")
 
 
-async def test_a_project_is_looked_at_then_trusted_as_it_was_shown(machine: UserMachine) -> None:
+async def test_project_is_trusted_only_as_it_was_shown(machine: UserMachine) -> None:
     path = {"path": str(machine.project)}
     async with machine.serving() as crib:
         shown = (await crib.request("POST", "/trust", body={**path, "dryRun": True})).json()
@@ -187,7 +187,7 @@ async def test_a_project_is_looked_at_then_trusted_as_it_was_shown(machine: User
     assert [server["trusted"] for server in untrusted] == [False]
 
 
-async def test_definitions_move_between_tools(machine: UserMachine) -> None:
+async def test_definitions_are_imported_exported_and_recognised(machine: UserMachine) -> None:
     snippet = json.dumps({"mcpServers": {"notes": {"command": "npx", "args": ["-y", "notes"]}}})
     async with machine.serving() as crib:
         report = (await crib.request("POST", "/import", body={})).json()
@@ -210,7 +210,7 @@ async def test_definitions_move_between_tools(machine: UserMachine) -> None:
     assert nothing["problems"]
 
 
-async def test_names_that_are_no_words_of_a_path_can_be_asked_for(machine: UserMachine) -> None:
+async def test_server_names_are_url_encoded_in_paths(machine: UserMachine) -> None:
     machine.write(machine.user / ".lmstudio" / "mcp.json", '{"mcpServers": {"io.github/a b?": {"command": "x"}}}')
     async with machine.serving() as crib:
         shown = (await crib.request("GET", "/io.github%2Fa%20b%3F")).json()
@@ -221,7 +221,7 @@ async def test_names_that_are_no_words_of_a_path_can_be_asked_for(machine: UserM
 
 
 @pytest.mark.parametrize("name", ["export", "problems", "import", "trust", "undo", "-", "enable"])
-async def test_a_server_may_have_the_name_of_anything_else_under_the_same_path(machine: UserMachine, name: str) -> None:
+async def test_server_may_be_named_like_another_route(machine: UserMachine, name: str) -> None:
     async with machine.serving() as crib:
         assert (await crib.request("POST", "", body={"name": name, "command": "x"})).status_code == 201
         shown = await crib.request("GET", f"/{name}")
@@ -230,7 +230,7 @@ async def test_a_server_may_have_the_name_of_anything_else_under_the_same_path(m
     assert (shown.json()["name"], off.json()["state"], removed.json()["name"]) == (name, "disabled", name)
 
 
-async def test_every_route_in_the_description_works(machine: UserMachine) -> None:
+async def test_every_documented_route_works(machine: UserMachine) -> None:
     bodies: dict[tuple[str, str], dict[str, Any]] = {
         ("post", "/api/servers"): {"name": "mine", "command": "x"},
         ("post", "/api/servers/import"): {"dryRun": True},
@@ -250,7 +250,7 @@ async def test_every_route_in_the_description_works(machine: UserMachine) -> Non
             for method, operation in methods.items()
             if path.startswith("/api/servers") and not path.endswith(("/auth", "/record"))  # which need a real server
         ]
-        # What takes away comes last.
+        # Routes that remove something come last.
         order = {"/api/servers": 0, "/api/servers/{name}": 1, "/api/servers/undo": 2}
         for method, path, operation in sorted(
             operations, key=lambda each: (each[0] == "delete", order.get(each[1], 1), each[1])
@@ -265,14 +265,14 @@ async def test_every_route_in_the_description_works(machine: UserMachine) -> Non
             assert f"{answer.status_code}" in operation["responses"]
 
 
-def nobody_in_particular(source: Source, **names: object) -> Principal:
-    """An asker who is not the owner."""
+def other_principal(source: Source, **names: object) -> Principal:
+    """Return a principal that is not the owner."""
     return Principal("token", "reader", source)
 
 
-async def test_only_the_owner_changes_anything(machine: UserMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_owner_changes_servers(machine: UserMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     async with machine.serving() as crib:
-        monkeypatch.setattr(crib.holding.crib.principals, "owner", nobody_in_particular)
+        monkeypatch.setattr(crib.holding.crib.principals, "owner", other_principal)
         reads = [await crib.request("GET", path) for path in ("", "/-/problems", "/files")]
         changes = [
             await crib.request("POST", "", body={"name": "mine", "command": "x"}),
@@ -290,7 +290,7 @@ async def test_only_the_owner_changes_anything(machine: UserMachine, monkeypatch
     assert not machine.home.mcp_json.exists()
 
 
-async def test_a_change_is_an_event_that_followers_see(machine: UserMachine) -> None:
+async def test_change_is_published_in_the_feed(machine: UserMachine) -> None:
     async with machine.serving() as crib:
         await crib.request("GET", "")
         after = crib.holding.crib.feed.last
@@ -304,7 +304,7 @@ async def test_a_change_is_an_event_that_followers_see(machine: UserMachine) -> 
     assert seen == [("config_changed", ""), ("server_changed", "files")]
 
 
-async def test_a_file_that_others_break_is_an_event_and_a_problem_and_its_servers_stay(
+async def test_file_broken_by_another_program_is_an_event_and_a_problem(
     machine: UserMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolcrib.servers.servers.LOOK_SECONDS", 0.02)

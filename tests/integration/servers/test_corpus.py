@@ -1,6 +1,6 @@
-"""Every file of the open corpus is read: no crash, nothing lost, and what is extracted equals the labels.
+"""Every file of the open corpus is read without a crash, and its servers equal the labels.
 
-The corpus is not part of the project: `TOOLCRIB_CORPUS` names its folder, and without it these tests are skipped.
+The corpus is not part of the project: `TOOLCRIB_CORPUS` names its folder; without it these tests are skipped.
 """
 
 import json
@@ -27,14 +27,14 @@ FORMATS = {
     "registry-server": "registry",
     "visualstudio": "visual-studio",
 }
-"""Labels of the corpus whose format has another name here."""
+"""Labels of the corpus whose format has another name in Toolcrib."""
 
 DEVIATIONS = {
     # opencode reads the newer form `mcp.servers`; the label takes "servers" for a server.
     "opencode/015",
-    # An unknown type is invalid here; the label goes by the command alone.
+    # An unknown type is invalid; the label considers only the command.
     "mcp-json-plain/017",
-    # With command, URL and type, the type decides; the label calls that a conflict.
+    # With command, URL and type, the type decides; the label is a conflict.
     "visualstudio/003",
     "visualstudio/004",
 }
@@ -67,7 +67,7 @@ def _expected(row: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _texts(values: dict[str, Any]) -> dict[str, str]:
-    """Labels are raw; a number or a truth value is text in an environment."""
+    """Labels are raw; numbers and booleans are text in an environment."""
     return {
         key: value if isinstance(value, str) else json.dumps(value)
         for key, value in values.items()
@@ -94,8 +94,8 @@ def _check_entry(entry: ReadEntry, label: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("row", _rows(), ids=lambda row: str(row["id"]))
-def test_what_is_read_from_a_real_file_equals_its_label(row: dict[str, Any]) -> None:
-    """Names, endpoints, environment, headers and switches, for every file that has a label."""
+def test_real_file_is_read_as_its_label(row: dict[str, Any]) -> None:
+    """Compare names, endpoints, environment, headers and switches with the label."""
     reading = _read(row)
     expected = _expected(row)
     if expected is None or row["id"] in DEVIATIONS:
@@ -122,8 +122,8 @@ def test_what_is_read_from_a_real_file_equals_its_label(row: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("row", _rows(), ids=lambda row: str(row["id"]))
-def test_every_server_of_a_real_file_becomes_a_server_or_a_problem_with_its_line(row: dict[str, Any]) -> None:
-    """The number of servers the corpus counted is never more than what was reported, and each has a place."""
+def test_every_server_of_a_real_file_is_a_server_or_a_problem_with_a_line(row: dict[str, Any]) -> None:
+    """The corpus never counts more servers than are reported."""
     reading = _read(row)
     counted = row["servers"] or 0
     built_in = [problem for problem in reading.problems if problem.code == "server.built_in"]
@@ -134,8 +134,8 @@ def test_every_server_of_a_real_file_becomes_a_server_or_a_problem_with_its_line
 
 
 @pytest.mark.parametrize("row", _rows(), ids=lambda row: str(row["id"]))
-def test_a_real_file_cut_anywhere_is_read_without_a_crash(row: dict[str, Any]) -> None:
-    """An editor may be caught in the middle of writing."""
+def test_truncated_real_file_is_read_without_a_crash(row: dict[str, Any]) -> None:
+    """An editor may be in the middle of writing."""
     assert CONFIGS is not None
     path = CONFIGS / row["file"]
     content = read_text(path)
@@ -145,8 +145,8 @@ def test_a_real_file_cut_anywhere_is_read_without_a_crash(row: dict[str, Any]) -
         read_content(ConfigFile(_format(row), "project", path), cut, ReadingContext(path))
 
 
-def test_every_json_text_of_the_parsing_suite_is_a_value_or_a_problem() -> None:
-    """Texts that must be refused are never taken for a broken program; texts that must be accepted are."""
+def test_valid_texts_of_the_json_parsing_suite_are_accepted() -> None:
+    """Invalid texts may be a value or a problem, but reading them never crashes."""
     assert CORPUS is not None
     folder = Path(CORPUS) / "json-parsing" / "test_parsing"
     for path in sorted(folder.iterdir()):

@@ -1,4 +1,4 @@
-"""Reading a repository full of traps: nothing starts, nothing is looked up, nothing is contacted, nothing is shown."""
+"""Listing a hostile repository starts no process, opens no connection and shows no secret."""
 
 import json
 import os
@@ -41,7 +41,7 @@ print(json.dumps({"events": seen, "entries": entries, "leaked": any("canary-of" 
 """
 
 
-def _lay_traps(root: Path, marker: Path) -> None:
+def _write_traps(root: Path, marker: Path) -> None:
     trap = TRAP.format(marker=marker)
     entry = {
         "command": "sh",
@@ -70,8 +70,8 @@ def _lay_traps(root: Path, marker: Path) -> None:
         ".kiro/settings/mcp.json",
         "mcp.json",
     ):
-        _put(repository / path, json.dumps({"mcpServers": {f"l{path}": entry, f"r{path}": remote, "$(id)": entry}}))
-    _put(
+        _write(repository / path, json.dumps({"mcpServers": {f"l{path}": entry, f"r{path}": remote, "$(id)": entry}}))
+    _write(
         repository / ".vscode/mcp.json",
         json.dumps(
             {
@@ -80,23 +80,23 @@ def _lay_traps(root: Path, marker: Path) -> None:
             }
         ),
     )
-    _put(
+    _write(
         repository / "opencode.json",
         json.dumps(
             {"mcp": {"o": {"type": "local", "command": ["sh", "-c", trap, "{file:/etc/passwd}"]}}, "plugin": [trap]}
         ),
     )
-    _put(
+    _write(
         repository / ".codex/config.toml",
         f'notify = ["sh", "-c", "{trap}"]\n[mcp_servers.c]\ncommand = "sh"\nargs = ["-c", "{trap}"]\n',
     )
-    _put(repository / "crushrc", f"#!/bin/sh\n{trap}\n")
-    _put(repository / "crush.json", json.dumps({"mcp": {"k": {"type": "stdio", "command": f"$({trap})"}}}))
-    _put(
+    _write(repository / "crushrc", f"#!/bin/sh\n{trap}\n")
+    _write(repository / "crush.json", json.dumps({"mcp": {"k": {"type": "stdio", "command": f"$({trap})"}}}))
+    _write(
         repository / ".continue/mcpServers/x.yaml",
         f"name: x\nmcpServers:\n  - name: y\n    command: sh\n    args: ['-c', '{trap}']\n  - uses: trap/remote\n",
     )
-    _put(
+    _write(
         repository / ".claude/settings.json",
         json.dumps(
             {
@@ -105,16 +105,16 @@ def _lay_traps(root: Path, marker: Path) -> None:
             }
         ),
     )
-    _put(repository / ".env", "CANARY=canary-of-the-file\n")
-    _put(
+    _write(repository / ".env", "CANARY=canary-of-the-file\n")
+    _write(
         repository / "fastmcp.json",
         json.dumps({"source": {"path": "server.py"}, "environment": {"dependencies": ["trap"]}}),
     )
-    _put(
+    _write(
         repository / "server.json",
         json.dumps({"name": "t", "remotes": [{"type": "sse", "url": "https://trap.invalid"}]}),
     )
-    _put(
+    _write(
         repository / "manifest.json",
         json.dumps({"manifest_version": "0.3", "name": "m", "server": {"mcp_config": entry}}),
     )
@@ -123,15 +123,15 @@ def _lay_traps(root: Path, marker: Path) -> None:
     (repository / ".trae" / "mcp.json").symlink_to("/proc/self/environ")
 
 
-def _put(path: Path, text: str) -> None:
+def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, "utf-8")
 
 
-def test_a_repository_full_of_traps_is_read_without_a_process_a_socket_or_a_name_look_up(tmp_path: Path) -> None:
-    """Every read-only function of the package, under the interpreter's own audit."""
+def test_listing_a_hostile_repository_starts_and_contacts_nothing(tmp_path: Path) -> None:
+    """Runs every read-only function of the package under the interpreter's audit hooks."""
     marker = tmp_path / "pwned"
-    _lay_traps(tmp_path, marker)
+    _write_traps(tmp_path, marker)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, timeout=60, check=False, text=True
     )

@@ -1,4 +1,4 @@
-"""A file that can no longer be read leaves what it last said in force."""
+"""A file that became unreadable keeps its last good servers."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from toolcrib.servers.project_view import LastGood
 
 
 def servers(*names: str) -> str:
-    """A file with these servers."""
+    """Return the text of a file with these servers."""
     return json.dumps({"mcpServers": {name: {"command": name} for name in names}})
 
 
@@ -19,8 +19,8 @@ def _discover(memory: LastGood, home: Path, cwd: str = "cwd") -> Discovery:
     )
 
 
-def test_a_file_that_broke_leaves_the_last_good_state_in_force_with_a_problem(tmp_path: Path) -> None:
-    """Until it is whole again, or gone."""
+def test_broken_file_keeps_its_last_good_servers_and_is_a_problem(tmp_path: Path) -> None:
+    """The servers remain until the file is valid again or removed."""
     (tmp_path / "cwd").mkdir()
     file = tmp_path / ".cursor" / "mcp.json"
     file.parent.mkdir()
@@ -40,8 +40,8 @@ def test_a_file_that_broke_leaves_the_last_good_state_in_force_with_a_problem(tm
     assert _discover(memory, tmp_path).servers == ()
 
 
-def test_a_broken_file_of_several_projects_leaves_each_its_own_servers(tmp_path: Path) -> None:
-    """Whichever project was looked at last."""
+def test_broken_file_of_several_projects_keeps_the_servers_of_each(tmp_path: Path) -> None:
+    """The order in which the projects were listed does not matter."""
     for name in ("one", "two"):
         (tmp_path / name / ".git").mkdir(parents=True)
     entries = {str(tmp_path / name): {"mcpServers": {name: {"command": name}}} for name in ("one", "two")}
@@ -54,8 +54,8 @@ def test_a_broken_file_of_several_projects_leaves_each_its_own_servers(tmp_path:
     assert [entry.name for listed in before for entry in listed] == ["one", "two"]
 
 
-def test_a_file_that_was_emptied_leaves_the_last_good_state_in_force_with_a_problem(tmp_path: Path) -> None:
-    """In every format: whoever writes a file anew may cut it to nothing first."""
+def test_emptied_file_keeps_its_last_good_servers_and_is_a_problem(tmp_path: Path) -> None:
+    """A program that rewrites a file may truncate it first, in any format."""
     (tmp_path / "cwd").mkdir()
     files = {
         ".cursor/mcp.json": servers("a"),

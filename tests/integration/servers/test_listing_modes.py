@@ -1,4 +1,4 @@
-"""Real coding apps as clients in search mode and in code mode: few tools, and calls audited under the app's token."""
+"""Real coding apps as clients in search mode and code mode: few tools, calls audited under the app's token."""
 
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
@@ -29,7 +29,7 @@ for text in (heard["said"], "please"):
 
 @pytest.fixture
 async def crib(tmp_path: Path) -> AsyncGenerator[Holding]:
-    """A crib with the tools of the lab, on the machine of a person without any app."""
+    """A crib with the tools of the lab, on a machine without any app."""
     settings = make_lab(tmp_path).settings
     async with hold(settings, kind="serve", port=0, environment=bare_environment(tmp_path)) as holding:
         yield holding
@@ -78,17 +78,17 @@ async def pending(crib: Holding) -> JsonObject:
 
 async def answer(crib: Holding, approval: JsonObject, decision: str) -> None:
     async with Lab(crib.crib.settings, crib.info.url).http() as http:
-        given = await http.post(f"/api/approvals/{approval['id']}", json={"decision": decision})
-        assert given.status_code == 200, given.text
+        response = await http.post(f"/api/approvals/{approval['id']}", json={"decision": decision})
+        assert response.status_code == 200, response.text
 
 
 async def test_app_in_search_mode_finds_a_tool_by_a_sentence_and_calls_it(crib: Holding, app: CodingApp) -> None:
     await connect(crib, app, "search")
-    said = await app.work(
+    output = await app.work(
         ("find_tools", {"query": "Repeat the words that I say to you"}),
         ("call_tool", {"ref": "lab/echo", "arguments": {"text": "hello", "times": 2}}),
     )
-    assert "hellohello" in said, said
+    assert "hellohello" in output, output
     assert app.offered() == {"find_tools", "call_tool"}
     assert "lab/echo" in app.results()[0]
     (call,) = await intents(crib, "echo")
@@ -104,11 +104,11 @@ async def test_app_in_code_mode_runs_a_program_whose_writes_are_one_approval(
     async with Lab(crib.crib.settings, crib.info.url).http() as http:
         rule = {"effect": "ask", "pattern": "lab/shout"}
         assert (await http.post("/api/policy/rules", json=rule)).status_code == 201
-    said: list[str] = []
+    output: list[str] = []
     id = None
 
     async def work() -> None:
-        said.append(
+        output.append(
             await app.work(
                 ("find_tools", {"query": "Repeat the words that I say to you"}),
                 ("describe_tools", {"tools": ["lab_echo", "lab_shout"]}),
@@ -121,8 +121,8 @@ async def test_app_in_code_mode_runs_a_program_whose_writes_are_one_approval(
         approval = await pending(crib)
         id = approval["id"]
         assert (approval["server"], approval["tool"]) == ("toolcrib", "run_code")
-        asked = [(call["tool"], call["arguments"]) for call in approval["arguments"]["calls"]]
-        assert asked == [("lab/shout", {"text": "quiet"}), ("lab/shout", {"text": "please"})]
+        planned = [(call["tool"], call["arguments"]) for call in approval["arguments"]["calls"]]
+        assert planned == [("lab/shout", {"text": "quiet"}), ("lab/shout", {"text": "please"})]
         assert await intents(crib, "shout") == []
         await answer(crib, approval, decision)
     assert app.offered() == {"find_tools", "describe_tools", "run_code"}
@@ -133,7 +133,7 @@ async def test_app_in_code_mode_runs_a_program_whose_writes_are_one_approval(
     if decision == "deny":
         assert writes == [] and "Nothing was changed." in result
         return
-    assert "QUIET" in said[0] and "PLEASE" in said[0], said
+    assert "QUIET" in output[0] and "PLEASE" in output[0], output
     assert [call["arguments"]["text"] for call in writes] == ["quiet", "please"]
     assert callers(writes) == callers(reads)
     assert {call["approvalId"] for call in writes} == {id}

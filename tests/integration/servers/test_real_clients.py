@@ -1,4 +1,4 @@
-"""Real tools, after they were connected: each says itself that it reaches the crib."""
+"""Real apps report themselves that they reach the crib they were connected to."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from integration.servers.coding_apps import QUIET_OPENCODE, said_by
+from integration.servers.coding_apps import QUIET_OPENCODE, output_of
 from lab import Lab
 from long_tests import takes_long
 from toolcrib.agents.sessions.claude.program import find_cli
@@ -26,63 +26,61 @@ from toolcrib.web.run import Holding, hold
 
 pytestmark = pytest.mark.anyio
 
-IS_WANTED = bool(os.environ.keys() & {"TOOLCRIB_TEST_ALL", "CI"}) and shutil.which("npm") is not None
+IS_ENABLED = bool(os.environ.keys() & {"TOOLCRIB_TEST_ALL", "CI"}) and shutil.which("npm") is not None
 CLIENTS = {
     "codex": (["mcp", "list", "--json"], '"auth_status": "bearer_token"'),
     "gemini": (["mcp", "list"], "✓ toolcrib"),
     "opencode": (["mcp", "list"], "✓ toolcrib"),
 }
-"""What each is asked, and what it says when the crib is there."""
+"""The arguments with which each app lists its servers, and its output for a connected crib."""
 
 
 @pytest.fixture
 async def crib(tmp_path: Path) -> AsyncGenerator[Holding]:
-    """A crib that stays, on the machine of a person without any tool."""
+    """A crib on a machine without any app."""
     environment = bare_environment(tmp_path)
     async with hold(Settings(home=tmp_path / "crib"), kind="serve", port=0, environment=environment) as holding:
         yield holding
 
 
-async def test_claude_code_finds_the_crib_connected_also_as_an_agent(crib: Holding, tmp_path: Path) -> None:
+async def test_claude_code_reports_the_crib_and_an_agent_as_connected(crib: Holding, tmp_path: Path) -> None:
     try:
         claude = find_cli(bare_environment(tmp_path))
     except Unavailable as error:
         pytest.skip(error.message)
     await crib.crib.clients.connect(AppConnectRequest("claude-code"), anyway=True)
     await crib.crib.clients.connect(AppConnectRequest("claude-code", agent="reviewer"))
-    said = await said_by(
+    output = await output_of(
         [str(claude), "mcp", "list"], tmp_path, DISABLE_AUTOUPDATER="1", DISABLE_TELEMETRY="1", IS_SANDBOX="1"
     )
-    lines = [line for line in said.splitlines() if line.startswith("toolcrib")]
-    assert [line.split(":")[0] for line in lines] == ["toolcrib", "toolcrib-reviewer"], said
-    assert all("Connected" in line for line in lines), said
+    lines = [line for line in output.splitlines() if line.startswith("toolcrib")]
+    assert [line.split(":")[0] for line in lines] == ["toolcrib", "toolcrib-reviewer"], output
+    assert all("Connected" in line for line in lines), output
 
 
-async def test_the_inspector_finds_its_tools_with_the_entry_that_was_written(
-    crib: Holding, tmp_path: Path, node_programs: Path
-) -> None:
+async def test_inspector_lists_tools_with_the_written_entry(crib: Holding, tmp_path: Path, node_programs: Path) -> None:
     done = await crib.crib.clients.connect(AppConnectRequest("cursor"), anyway=True)
     entry = json.loads(await anyio.Path(done.change.file).read_text())["mcpServers"]["toolcrib"]
     command = [str(node_programs / "mcp-inspector"), "--cli", entry["url"], "--method", "tools/list"]
     command += ["--header", f"Authorization: {entry['headers']['Authorization']}"]
     path = os.pathsep.join((str(node_programs), bare_environment(tmp_path)["PATH"]))
-    said = await said_by(command, tmp_path, PATH=path)
-    assert "toolcrib_ping" in said, said
+    output = await output_of(command, tmp_path, PATH=path)
+    assert "toolcrib_ping" in output, output
 
 
-@pytest.mark.skipif(not IS_WANTED, reason="Installs a gigabyte with npm: in CI, or with TOOLCRIB_TEST_ALL=1.")
+@pytest.mark.skipif(not IS_ENABLED, reason="Installs a gigabyte with npm: in CI, or with TOOLCRIB_TEST_ALL=1.")
 @pytest.mark.parametrize("client", CLIENTS)
-async def test_a_tool_says_itself_that_the_crib_is_there(
+async def test_app_reports_the_crib_as_connected(
     crib: Holding, tmp_path: Path, client_programs: Path, client: str
 ) -> None:
-    if client == "gemini":  # which reads nothing in a folder that nobody trusted
+    if client == "gemini":  # reads nothing in a folder that is not trusted
         settings = tmp_path / ".gemini" / "settings.json"
         settings.parent.mkdir()
         settings.write_text('{"security": {"folderTrust": {"enabled": false}}}', encoding="utf-8")
     await crib.crib.clients.connect(AppConnectRequest(client), anyway=True)
-    words, wanted = CLIENTS[client]
-    said = await said_by([str(client_programs / client), *words], tmp_path, **QUIET_OPENCODE)
-    assert wanted in said, said
+    words, expected = CLIENTS[client]
+    output = await output_of([str(client_programs / client), *words], tmp_path, **QUIET_OPENCODE)
+    assert expected in output, output
 
 
 LISTED_BY = {
@@ -100,7 +98,7 @@ LISTED_BY = {
 
 @takes_long
 @pytest.mark.parametrize("client", LISTED_BY)
-async def test_an_app_lists_the_servers_that_were_exported_to_its_file(
+async def test_app_lists_the_servers_exported_to_its_file(
     crib: Holding, tmp_path: Path, client: str, request: pytest.FixtureRequest
 ) -> None:
     servers = crib.crib.servers
@@ -126,8 +124,8 @@ async def test_an_app_lists_the_servers_that_were_exported_to_its_file(
     else:
         programs = "client_programs" if program in ("codex", "gemini", "opencode") else "app_programs"
         command = str(request.getfixturevalue(programs) / program)
-    said = await said_by([command, *arguments], tmp_path, **quiet)
-    assert "program" in said and "address" in said, said
+    output = await output_of([command, *arguments], tmp_path, **quiet)
+    assert "program" in output and "address" in output, output
 
 
 LONG_STEPS: list[JsonObject] = [
@@ -147,7 +145,7 @@ async def test_claude_code_without_tasks_waits_for_the_approval_and_the_result(c
     await crib.crib.servers.add("jobs", {**job, "env": {"PYTHONPATH": str(tests)}})
     await crib.crib.clients.connect(AppConnectRequest("claude-code"), anyway=True)
     command = [str(claude), "-p", "Compute pi.", "--permission-mode", "bypassPermissions"]
-    said: list[str] = []
+    output: list[str] = []
     async with Lab(Settings(home=tmp_path / "crib"), crib.info.url).http() as http:
         assert (await http.post("/api/servers/jobs/test")).json()["state"] == "connected"
         rule = {"effect": "ask", "pattern": "jobs/slow_compute"}
@@ -155,7 +153,7 @@ async def test_claude_code_without_tasks_waits_for_the_approval_and_the_result(c
         with ScriptedModel({"default": LONG_STEPS}) as model:
 
             async def work() -> None:
-                said.append(await said_by(command, tmp_path, **claude_variables(model.url)))
+                output.append(await output_of(command, tmp_path, **claude_variables(model.url)))
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(work)
@@ -167,6 +165,6 @@ async def test_claude_code_without_tasks_waits_for_the_approval_and_the_result(c
                 assert (approval["tool"], approval["status"]) == ("slow_compute", "pending")
                 answer = {"decision": "approve", "scope": "once"}
                 assert (await http.post(f"/api/approvals/{approval['id']}", json=answer)).status_code == 200
-    assert "computed pi" in said[0], said
+    assert "computed pi" in output[0], output
     (outcome,) = await crib.crib.audit.find(Filters(server="jobs", tool="slow_compute", phase="outcome"))
     assert outcome["durationMs"] >= 2_000

@@ -61,18 +61,18 @@ class Marketplace:
         return done.stdout
 
     def check(self, *expected: str) -> None:
-        """Compare Claude Code's list with ours: names and commands."""
-        theirs = dict(_LISTED.findall(self.claude("mcp", "list")))
-        assert sorted(theirs) == sorted(expected)
+        """Compare Claude Code's list with Toolcrib's: names and commands."""
+        listed_by_claude = dict(_LISTED.findall(self.claude("mcp", "list")))
+        assert sorted(listed_by_claude) == sorted(expected)
         found = discover(
             {}, self.project, home=self.home, crib=self.home / ".crib", trusted=lambda _: True, platform="linux"
         )
-        ours = {
+        listed_by_toolcrib = {
             entry.name: entry.spec.command.replace("${CLAUDE_PLUGIN_ROOT}", entry.source.root or "")
             for entry in found.servers
             if entry.spec is not None and entry.spec.command is not None
         }
-        assert ours == theirs
+        assert listed_by_toolcrib == listed_by_claude
 
     @staticmethod
     def _write(file: Path, value: object) -> None:
@@ -131,5 +131,5 @@ def test_extensions_are_listed_while_gemini_cli_loads_them(tmp_path: Path, clien
         (("enable", "mine", "--scope", "user"), True),
         (("uninstall", "mine"), False),
     ):
-        said = gemini("extensions", *change)
-        assert listed() == (expected, expected), said
+        output = gemini("extensions", *change)
+        assert listed() == (expected, expected), output

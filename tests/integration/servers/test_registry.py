@@ -73,7 +73,7 @@ async def test_snapshot_file_works_without_the_registry(tmp_path: Path, registry
         file.write_text("[", encoding="utf-8")
         with pytest.raises(ConfigError, match="it is not JSON"):
             await crib.registry.search("weather")
-    assert registry.asked == []
+    assert registry.requests == []
 
 
 async def test_values_of_the_user_fill_arguments_variables_and_headers(
@@ -84,7 +84,7 @@ async def test_values_of_the_user_fill_arguments_variables_and_headers(
         plan = await crib.registry.plan(PlanRequest("io.github.acme/files-mcp", values=values))
         unset = await crib.registry.plan(PlanRequest("io.github.acme/files-mcp"))
         remote = PlanRequest("io.github.acme/files-mcp", option="remote", values={"key": ["s"]}, local_name="far")
-        far = await crib.registry.plan(remote)
+        remote_plan = await crib.registry.plan(remote)
         with pytest.raises(InvalidRequest, match="level must be one of low, high"):
             await crib.registry.plan(PlanRequest("io.github.acme/files-mcp", values={"level": ["mid"]}))
         with pytest.raises(InvalidRequest, match="takes no value 'other'"):
@@ -95,7 +95,11 @@ async def test_values_of_the_user_fill_arguments_variables_and_headers(
     assert (plan.name, plan.sandbox.profile, plan.missing) == ("files", "project", ())
     assert unset.missing == ("root", "FILES_KEY")
     assert unset.entry["args"][2:] == ["${root}", "--level", "low"]
-    assert (far.name, far.entry["headers"], far.sandbox.profile) == ("far", {"Authorization": "Bearer s"}, "off")
+    assert (remote_plan.name, remote_plan.entry["headers"], remote_plan.sandbox.profile) == (
+        "far",
+        {"Authorization": "Bearer s"},
+        "off",
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,22 +121,20 @@ async def test_published_values_never_name_variables_or_commands(
     assert refused.value.code == "registry.refused"
 
 
-async def test_what_was_published_anew_after_the_review_is_not_installed(
-    tmp_path: Path, registry: LoopbackRegistry
-) -> None:
-    asked = PlanRequest("com.example/weather")
+async def test_server_republished_after_the_review_is_not_installed(tmp_path: Path, registry: LoopbackRegistry) -> None:
+    request = PlanRequest("com.example/weather")
     async with crib_of(tmp_path, registry.url) as crib:
-        plan = await crib.registry.plan(asked)
+        plan = await crib.registry.plan(request)
         registry.publish("com.example/weather", version="6.6.6", packages=[{**NPM, "identifier": "evil"}])
         with pytest.raises(Conflict, match="not what you reviewed"):
-            await crib.registry.install(asked, shown=plan.digest)
+            await crib.registry.install(request, shown=plan.digest)
         assert (await crib.servers.list()).servers == ()
         registry.publish("com.example/gone", status="deleted", packages=[NPM])
         with pytest.raises(InvalidRequest, match="was deleted from the registry"):
             await crib.registry.plan(PlanRequest("com.example/gone"))
 
 
-async def test_registry_that_does_not_answer_is_reported_with_its_address(tmp_path: Path) -> None:
+async def test_unreachable_registry_is_reported_with_its_address(tmp_path: Path) -> None:
     async with crib_of(tmp_path, "http://127.0.0.1:9") as crib:
         with pytest.raises(Unavailable, match=r"The registry at http://127\.0\.0\.1:9 cannot be used"):
             await crib.registry.search("files")
@@ -142,9 +144,9 @@ async def test_bundle_is_verified_unpacked_and_runs_in_the_project_sandbox(
     tmp_path: Path, registry: LoopbackRegistry
 ) -> None:
     registry.publish_bundle("com.example/tiny", bundle(sys.executable, tools=[{"name": "word"}]))
-    asked = PlanRequest("com.example/tiny", values={"words": ["hello", "there"]})
+    request = PlanRequest("com.example/tiny", values={"words": ["hello", "there"]})
     async with crib_of(tmp_path, registry.url) as crib:
-        plan, _ = await crib.registry.install(asked)
+        plan, _ = await crib.registry.install(request)
         tested = await crib.upstreams.test("tiny")
         tools = await crib.servers.find("tiny")
         if sandbox_support().is_supported:
@@ -160,7 +162,7 @@ async def test_bundle_is_verified_unpacked_and_runs_in_the_project_sandbox(
     assert any(problem.code.startswith("tool.") for tool in findings for problem in tool.problems)
 
 
-async def test_bundle_with_another_digest_is_neither_kept_nor_planned(
+async def test_bundle_with_a_wrong_digest_is_neither_stored_nor_planned(
     tmp_path: Path, registry: LoopbackRegistry
 ) -> None:
     registry.publish_bundle("com.example/tiny", bundle(sys.executable), sha="0" * 64)
@@ -182,7 +184,7 @@ async def test_registry_cannot_redirect_to_other_services_of_this_machine(
                 await crib.registry.search("files")
             with pytest.raises(InvalidRequest, match="was refused"):
                 await crib.registry.plan(PlanRequest("com.example/files"))
-    assert other.asked == []
+    assert other.requests == []
 
 
 ODD_ENTRY: dict[str, Any] = {"server": {"name": 5, "packages": {"a": [None, 1]}}, "_meta": []}
@@ -216,7 +218,7 @@ async def test_unusual_answer_of_a_registry_is_an_error_or_skipped(tmp_path: Pat
                 assert "cannot be used" in error.message
                 names = None
             assert names == found, name
-    assert len(registry.asked) == len(ANSWERS)
+    assert len(registry.requests) == len(ANSWERS)
 
 
 async def test_refused_package_is_not_planned(tmp_path: Path, registry: LoopbackRegistry) -> None:
@@ -228,7 +230,7 @@ async def test_refused_package_is_not_planned(tmp_path: Path, registry: Loopback
 
 
 async def test_entry_of_a_snapshot_becomes_a_plan_or_is_refused_with_its_reason(tmp_path: Path) -> None:
-    """Forms of the registry's own examples: both spellings of the schema, and those that it calls invalid."""
+    """Documents from the registry's own examples, in both spellings of the schema, valid and invalid."""
     old = {"registry_type": "npm", "identifier": "@a/search", "version": "1.0.2"}
     valueless = {
         "registryType": "npm",

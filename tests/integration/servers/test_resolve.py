@@ -1,4 +1,4 @@
-"""What a trusted definition is started with: variables, files and the output of commands."""
+"""Values of a trusted definition at the start of its server: variables, files and output of commands."""
 
 import os
 import sys
@@ -21,60 +21,58 @@ BASE = {"PATH": os.environ.get("PATH", ""), "HOME": "/home/me", "X": "value-of-x
 
 
 def spec(tmp_path: Path, client: str, variables: str) -> ServerSpec:
-    """A definition of a project, agreed to with all that it takes."""
+    """Return a definition of a project that is trusted with its secrets."""
     source = DefinitionSource(client, "project", str(tmp_path / "mcp.json"), 1, str(tmp_path), str(tmp_path))
     return ServerSpec("s", "stdio", source, command="x", variables=variables, may_reveal=True)
 
 
-async def test_values_are_put_in_by_the_files_own_rules(tmp_path: Path) -> None:
-    """In VS Code's files only VS Code's syntax counts."""
-    own = replace(
+async def test_variables_follow_the_syntax_of_the_app(tmp_path: Path) -> None:
+    """In files of VS Code, only its own syntax counts."""
+    definition = replace(
         spec(tmp_path, "vscode", "vscode"),
         args=("${env:X}", "${X}", "${workspaceFolder}/a"),
         env={"A": "!id", "B": "NAME_ONLY"},
         cwd="sub",
     )
-    resolved = await resolve(own, BASE, SecretCommands(BASE))
+    resolved = await resolve(definition, BASE, SecretCommands(BASE))
     assert resolved.args == ("value-of-x", "${X}", f"{tmp_path}/a")
     assert resolved.env == {"A": "!id", "B": "NAME_ONLY"}
     assert resolved.cwd == str(tmp_path / "sub")
 
 
-async def test_in_our_own_file_a_value_may_be_a_command_or_the_name_of_a_variable(tmp_path: Path) -> None:
-    """Run without a shell, trimmed."""
+async def test_own_file_allows_commands_and_names_of_variables(tmp_path: Path) -> None:
+    """Commands run without a shell; their output is trimmed."""
     command = f"!{sys.executable} -c \"print('  from command; echo no shell  ')\""
-    own = replace(
+    definition = replace(
         spec(tmp_path, "toolcrib", "toolcrib"),
         env={"A": command, "B": "NAME_ONLY", "C": "literal", "D": "${X} ${UNSET:-d}"},
     )
-    resolved = await resolve(own, BASE, SecretCommands(BASE))
+    resolved = await resolve(definition, BASE, SecretCommands(BASE))
     assert resolved.env == {"A": "from command; echo no shell", "B": "by-name", "C": "literal", "D": "value-of-x d"}
     assert resolved.problems == ()
 
 
-async def test_a_command_for_a_secret_runs_in_the_users_home_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A repository that the crib was started in has no say in what it finds."""
+async def test_secret_command_runs_in_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory in which the crib was started does not matter."""
     (tmp_path / "home").mkdir()
     (tmp_path / "repository").mkdir()
     monkeypatch.chdir(tmp_path / "repository")
-    around = {**BASE, "HOME": str(tmp_path / "home")}
-    assert await SecretCommands(around).output("pwd") == str((tmp_path / "home").resolve())
+    environment = {**BASE, "HOME": str(tmp_path / "home")}
+    assert await SecretCommands(environment).output("pwd") == str((tmp_path / "home").resolve())
 
 
-async def test_what_cannot_be_resolved_stays_literal_and_is_named(tmp_path: Path) -> None:
-    """The variable, the key, and a command that failed."""
-    own = replace(spec(tmp_path, "toolcrib", "toolcrib"), args=("${GONE}",), env={"K": "!false", "L": "${LOST}"})
-    resolved = await resolve(own, BASE, SecretCommands(BASE))
+async def test_unresolved_values_stay_literal_and_are_problems(tmp_path: Path) -> None:
+    """The problems name the variable, the key and the failed command."""
+    definition = replace(spec(tmp_path, "toolcrib", "toolcrib"), args=("${GONE}",), env={"K": "!false", "L": "${LOST}"})
+    resolved = await resolve(definition, BASE, SecretCommands(BASE))
     assert resolved.args == ("${GONE}",)
     assert resolved.env == {"L": "${LOST}"}
     messages = " ".join(problem.message for problem in resolved.problems)
     assert all(word in messages for word in ("GONE", "LOST", "env.K"))
 
 
-async def test_files_that_a_definition_names_are_read_when_it_is_started(tmp_path: Path) -> None:
-    """`envFile` and `{file:}`; a missing one is a problem."""
+async def test_files_named_by_a_definition_are_read(tmp_path: Path) -> None:
+    """Covers `envFile` and `{file:}`; a missing file is a problem."""
     (tmp_path / ".env").write_text("# c\nexport A='1'\nB=2\n", "utf-8")
     (tmp_path / "token").write_text("secret\n", "utf-8")
     cursor = replace(spec(tmp_path, "cursor", "vscode"), env_file="${workspaceFolder}/.env", env={"B": "own"})
@@ -85,8 +83,8 @@ async def test_files_that_a_definition_names_are_read_when_it_is_started(tmp_pat
     assert [problem.code for problem in resolved.problems] == ["server.secret_missing"]
 
 
-async def test_headers_from_variables_and_variables_handed_on(tmp_path: Path) -> None:
-    """As Codex has them."""
+async def test_codex_headers_and_passed_variables_are_resolved(tmp_path: Path) -> None:
+
     codex = replace(
         spec(tmp_path, "codex", "none"), env_pass=("X", "GONE"), header_env={"Authorization": "Bearer ${X}"}
     )
@@ -96,36 +94,36 @@ async def test_headers_from_variables_and_variables_handed_on(tmp_path: Path) ->
     assert ["GONE" in problem.message for problem in resolved.problems] == [True]
 
 
-def test_listing_names_origins_without_any_value(tmp_path: Path) -> None:
-    """Only whether a variable exists."""
-    own = replace(
+def test_origins_show_no_values(tmp_path: Path) -> None:
+    """Origins only state whether a variable is set."""
+    definition = replace(
         spec(tmp_path, "toolcrib", "toolcrib"),
         env={"A": "${X}", "B": "!pass", "C": "${UNSET:-d}", "D": "plainsecretvalue123"},
     )
-    shown = {origin.key: origin for origin in origins(own, BASE)}
+    shown = {origin.key: origin for origin in origins(definition, BASE)}
     assert shown["env.A"].origin == "variable X"
     assert "run at connect" in shown["env.B"].origin
     assert shown["env.C"].origin == "variable UNSET, its default"
     assert "value-of-x" not in str(shown)
     assert "plainsecretvalue123" not in str(shown)
-    assert missing(own, BASE) == ()
+    assert missing(definition, BASE) == ()
 
 
-async def test_a_command_runs_once_and_sees_only_the_base_names(tmp_path: Path) -> None:
-    """Its answer is kept; nothing of this process leaks."""
+async def test_secret_command_runs_once_with_a_minimal_environment(tmp_path: Path) -> None:
+    """Concurrent callers share the result."""
     log = tmp_path / "runs"
     script = tmp_path / "secret.py"
     script.write_text(f"import os\nopen({str(log)!r}, 'a').write('x')\nprint(sorted(os.environ))\n", "utf-8")
     commands = SecretCommands({**BASE, "ANTHROPIC_API_KEY": "k"})
     outputs: list[str] = []
 
-    async def ask() -> None:
+    async def fetch() -> None:
         outputs.append(await commands.output(f"{sys.executable} {script}"))
 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
-                tasks.start_soon(ask)
+                tasks.start_soon(fetch)
     assert len(set(outputs)) == 1
     assert "ANTHROPIC_API_KEY" not in outputs[0]
     assert log.read_text("utf-8") == "x"
@@ -134,16 +132,16 @@ async def test_a_command_runs_once_and_sees_only_the_base_names(tmp_path: Path) 
 @pytest.mark.parametrize(
     "command", ["false", "/no/such/program", "", "'open", f"{sys.executable} -c \"print('x' * 100000)\""]
 )
-async def test_a_command_that_fails_says_so_without_its_output(command: str) -> None:
-    """Exit code, missing program, nonsense, too much."""
+async def test_failed_secret_command_hides_its_output(command: str) -> None:
+    """Covers exit codes, missing programs, invalid syntax and oversized output."""
     with anyio.fail_after(20), pytest.raises(Unavailable) as caught:
         await SecretCommands(BASE).output(command)
     assert caught.value.code == "secret.command_failed"
     assert "xxxx" not in caught.value.message
 
 
-async def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
-    """The time is bounded and nothing stays behind."""
+async def test_hanging_secret_command_is_killed_with_its_children(tmp_path: Path) -> None:
+
     pid, script = tmp_path / "pid", tmp_path / "hang.py"
     script.write_text(
         "import subprocess, time\n"
@@ -160,17 +158,17 @@ async def test_a_command_that_hangs_is_ended_with_its_children(tmp_path: Path) -
     )
 
 
-async def test_a_link_that_is_moved_after_the_yes_hands_nothing_over(tmp_path: Path) -> None:
-    """What lay in the project when it was trusted may lead elsewhere when the server is started."""
+async def test_symlink_changed_after_trust_reveals_nothing(tmp_path: Path) -> None:
+    """A file inside the project when it was trusted may be a link when the server starts."""
     project, outside = tmp_path / "project", tmp_path / "outside"
     project.mkdir()
     outside.write_text("private", encoding="utf-8")
     (project / "notes").write_text("public", encoding="utf-8")
-    own = replace(spec(project, "opencode", "opencode"), args=("{file:notes}",), may_reveal=False)
-    assert (await resolve(own, BASE, SecretCommands(BASE))).args == ("public",)
+    definition = replace(spec(project, "opencode", "opencode"), args=("{file:notes}",), may_reveal=False)
+    assert (await resolve(definition, BASE, SecretCommands(BASE))).args == ("public",)
     (project / "notes").unlink()
     (project / "notes").symlink_to(outside)
-    resolved = await resolve(own, BASE, SecretCommands(BASE))
+    resolved = await resolve(definition, BASE, SecretCommands(BASE))
     assert [problem.code for problem in resolved.problems] == ["server.reveals_secrets"]
     assert resolved == ResolvedServer(problems=resolved.problems)
 
@@ -191,23 +189,27 @@ async def test_a_link_that_is_moved_after_the_yes_hands_nothing_over(tmp_path: P
     ],
 )
 @pytest.mark.parametrize("client", ["toolcrib", "oh-my-pi"])
-async def test_command_with_shell_syntax_is_a_located_problem_and_never_run(
+async def test_command_with_shell_syntax_is_a_problem_and_never_run(
     tmp_path: Path, client: str, command: str, syntax: str
 ) -> None:
-    own = replace(spec(tmp_path, client, client), env={"K": f"!{command}", "L": "literal"})
-    [listed] = missing(own, BASE)
-    assert (listed.code, listed.file, listed.line) == ("server.secret_missing", own.source.file, own.source.line)
+    definition = replace(spec(tmp_path, client, client), env={"K": f"!{command}", "L": "literal"})
+    [listed] = missing(definition, BASE)
+    assert (listed.code, listed.file, listed.line) == (
+        "server.secret_missing",
+        definition.source.file,
+        definition.source.line,
+    )
     assert f'env.K uses shell syntax ("{syntax}")' in listed.message
-    resolved = await resolve(own, BASE, SecretCommands(BASE))
+    resolved = await resolve(definition, BASE, SecretCommands(BASE))
     assert resolved.env == {"L": "literal"}
     assert resolved.problems == (listed,)
 
 
 @pytest.mark.parametrize("command", ["sh -c 'echo a | cat'", 'printf "%s" "a;b|c"', "printf %s a\\|b", "echo '$X ~ *'"])
 async def test_quoted_shell_syntax_is_plain_text(tmp_path: Path, command: str) -> None:
-    own = replace(spec(tmp_path, "toolcrib", "toolcrib"), env={"K": f"!{command}"})
-    assert missing(own, BASE) == ()
-    assert (await resolve(own, BASE, SecretCommands(BASE))).env.keys() == {"K"}
+    definition = replace(spec(tmp_path, "toolcrib", "toolcrib"), env={"K": f"!{command}"})
+    assert missing(definition, BASE) == ()
+    assert (await resolve(definition, BASE, SecretCommands(BASE))).env.keys() == {"K"}
 
 
 async def test_client_secret_of_a_sign_in_comes_from_the_keyring(tmp_path: Path) -> None:
@@ -220,8 +222,8 @@ async def test_client_secret_of_a_sign_in_comes_from_the_keyring(tmp_path: Path)
         url="https://a.example/mcp",
         auth=Auth(client_id="app", client_secret="${keyring:APP_SECRET}"),
     )
-    (lacks,) = (await resolve(remote, BASE, SecretCommands(BASE), secrets=secrets)).problems
-    assert lacks.code == "server.secret_missing" and "auth.clientSecret" in lacks.message
+    (problem,) = (await resolve(remote, BASE, SecretCommands(BASE), secrets=secrets)).problems
+    assert problem.code == "server.secret_missing" and "auth.clientSecret" in problem.message
     secrets.put("APP_SECRET", "s3cret-of-the-app", project=str(tmp_path))
     resolved = await resolve(remote, BASE, SecretCommands(BASE), secrets=secrets)
     assert resolved.problems == () and resolved.auth == Auth(client_id="app", client_secret="s3cret-of-the-app")

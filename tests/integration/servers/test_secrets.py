@@ -1,4 +1,4 @@
-"""Moving secrets out of the files of all apps: what is stored and written, exact undo, and that no value is shown."""
+"""Moving secrets out of the files of all apps: what is stored and written, exact undo, and masking."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ from toolcrib.store.audit import Filters
 
 pytestmark = pytest.mark.anyio
 
-NOTES_ITS_TOKEN = """
+RECORDS_ITS_TOKEN = """
 import os, runpy, sys
 with open(sys.argv[1], "a") as seen:
     seen.write(os.environ["API_TOKEN"])
@@ -36,12 +36,12 @@ NO_FILE = {"toolcrib", "mcp-json", "fastmcp", "registry", "mcpb", "dot-agents"}
 
 
 def value_of(client: str) -> str:
-    """The secret in the file of one app."""
+    """Return the secret in the file of an app."""
     return "ghp_" + "".join(f"{ord(letter):x}" for letter in client.ljust(20, "z"))[:36]
 
 
 async def write_files(machine: UserMachine, clients: tuple[str, ...]) -> dict[str, Path]:
-    """Give these apps, if their files can be written, a file with a secret, and return the files."""
+    """Write a file with a secret for each writable app, and return the files."""
     places = (await machine.open_servers().view(None)).places.files
     files: dict[str, Path] = {}
     for client, dialect in ((each, CLIENTS[each]) for each in clients):
@@ -57,7 +57,7 @@ async def write_files(machine: UserMachine, clients: tuple[str, ...]) -> dict[st
 
 
 async def request_json(crib: Serving, method: str, path: str, body: object = None, *, cwd: bool = False) -> Any:
-    """Return the answer of one request under `/api/secrets`."""
+    """Send a request under `/api/secrets` and return its answer."""
     params = {"cwd": crib.cwd} if cwd else {}
     answer = await crib.client.request(method, f"/api/secrets{path}", params=params, json=body)
     assert answer.status_code == 200, answer.text
@@ -80,7 +80,7 @@ async def test_secrets_of_json_toml_and_yaml_files_move_and_come_back(
 
 
 async def check_move_and_undo(machine: UserMachine, files: dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
-    """Move the secrets of these files, check what is left of them, and undo it."""
+    """Move the secrets of these files, check what remains of them, and undo it."""
     caplog.set_level(logging.DEBUG)
     before = {file: file.read_bytes() for file in (*files.values(), machine.cursor)}
     values = [value_of(client) for client in files] + [SECRET]
@@ -104,11 +104,11 @@ async def check_move_and_undo(machine: UserMachine, files: dict[str, Path], capl
         shown.append([dict(record) for record in await crib.holding.crib.audit.find(Filters())])
         assert await request_json(crib, "GET", "/stored") == []
     assert {file: file.read_bytes() for file in before} == before
-    told = json.dumps(shown, default=str) + caplog.text
-    assert [value for value in values if value in told] == []
+    output = json.dumps(shown, default=str) + caplog.text
+    assert [value for value in values if value in output] == []
 
 
-async def test_own_files_refer_to_the_keyring_and_keep_their_comments(machine: UserMachine) -> None:
+async def test_own_file_refers_to_the_keyring_and_keeps_its_comments(machine: UserMachine) -> None:
     entry = f'{{"command": "x", "args": ["--token={SECRET}"]}}'
     text = f'{{\n  // mine\n  "mcpServers": {{\n    "own": {entry} // here\n  }}\n}}\n'
     machine.write(machine.home.mcp_json, text)
@@ -189,7 +189,7 @@ async def test_server_of_a_trusted_project_moves_within_the_project(machine: Use
     assert not (machine.project / ".toolcrib" / "mcp.json").exists()
 
 
-async def test_variable_with_the_same_value_is_referred_to_in_the_syntax_of_the_app(
+async def test_variable_with_the_same_value_replaces_the_secret(
     machine: UserMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = machine.cursor.read_text(encoding="utf-8")
@@ -227,7 +227,7 @@ async def test_secret_of_the_user_cannot_be_used_by_a_project(machine: UserMachi
 
 async def test_new_value_restarts_the_server_that_uses_the_secret(machine: UserMachine) -> None:
     seen = machine.root / "seen"
-    words = ["-c", NOTES_ITS_TOKEN, str(seen), str(Path(__file__).parents[2])]
+    words = ["-c", RECORDS_ITS_TOKEN, str(seen), str(Path(__file__).parents[2])]
     own = {"command": sys.executable, "args": words, "env": {"API_TOKEN": "${keyring:MINE}"}}
     machine.write(machine.home.mcp_json, json.dumps({"mcpServers": {"own": own}}))
     async with machine.serving() as crib:
@@ -243,7 +243,7 @@ async def test_new_value_restarts_the_server_that_uses_the_secret(machine: UserM
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES)
-async def test_keyring_is_referred_to_in_every_syntax_and_field(tmp_path: Path, syntax: str) -> None:
+async def test_keyring_reference_is_resolved_in_every_syntax_and_field(tmp_path: Path, syntax: str) -> None:
     secrets = NamedSecrets(tmp_path, keyring_package="no_such_keyring")
     secrets.put("A", "value-number-one")
     reference = "x${keyring:A}"
@@ -256,7 +256,7 @@ async def test_keyring_is_referred_to_in_every_syntax_and_field(tmp_path: Path, 
     assert (resolved.headers, resolved.url, resolved.problems) == ({"H": whole}, whole, ())
 
 
-async def test_used_secret_is_not_removed(machine: UserMachine) -> None:
+async def test_secret_in_use_is_not_removed(machine: UserMachine) -> None:
     machine.write(machine.home.mcp_json, '{"mcpServers": {"own": {"command": "x", "env": {"A": "${keyring:MINE}"}}}}')
     async with machine.serving() as crib:
         await request_json(crib, "PUT", "/MINE", {"value": "value-of-mine-1"})
@@ -266,7 +266,7 @@ async def test_used_secret_is_not_removed(machine: UserMachine) -> None:
     assert (missing.status_code, missing.json()["code"]) == (404, "secret.unknown")
 
 
-def test_values_are_encrypted_where_there_is_no_keyring(tmp_path: Path) -> None:
+def test_secrets_are_encrypted_without_a_keyring(tmp_path: Path) -> None:
     secrets = NamedSecrets(tmp_path, keyring_package="no_such_keyring")
     assert secrets.put("A", "value-number-one").place == "file"
     assert secrets.put("A", "value-number-two").changed is not None

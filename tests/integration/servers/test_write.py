@@ -1,4 +1,4 @@
-"""Files on disk: whole or not at all, never over another's change, always with a way back."""
+"""Writing configuration files: atomic, never over another change, and with undo."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from toolcrib.servers.edit.entries import add_server, apply_change, remove_serve
 from toolcrib.servers.readers.read import ConfigFile
 
 ALL = bool(os.environ.get("TOOLCRIB_TEST_ALL"))
-"""Whether to take the minutes that `make test-all` has."""
+"""Whether `make test-all` runs these tests, which gives them minutes."""
 ROUNDS = 1000 if ALL else 60
 KILLS = 300 if ALL else 8
 CALLS = ("write", "fsync", "rename", "unlink", "fchmod") if ALL else ("rename",)
@@ -30,7 +30,7 @@ needs_user = pytest.mark.skipif(os.geteuid() == 0, reason="root may write everyw
 
 @pytest.fixture
 def writing(tmp_path: Path) -> WriteContext:
-    """A person's home and the place of old versions."""
+    """A user's home and the directory of backups."""
     (tmp_path / "home").mkdir()
     return WriteContext(tmp_path / "home", tmp_path / "crib" / "backups", tmp_path / "crib")
 
@@ -44,10 +44,10 @@ def place(writing: WriteContext) -> ConfigFile:
     return ConfigFile("cursor", "user", file)
 
 
-def test_a_change_keeps_mark_line_ends_and_mode_and_can_be_undone_to_the_byte(
+def test_change_keeps_bom_line_ends_and_mode_and_is_undone_byte_for_byte(
     place: ConfigFile, writing: WriteContext
 ) -> None:
-    """Two changes, two steps back."""
+    """Makes two changes and undoes both."""
     before = place.file.read_bytes()
     change = apply_change(place, add_server(place, "b", {"command": "y"}), writing)
     middle = place.file.read_bytes()
@@ -63,8 +63,8 @@ def test_a_change_keeps_mark_line_ends_and_mode_and_can_be_undone_to_the_byte(
         undo_change(place.file, writing)
 
 
-def test_a_new_file_is_private_and_undoing_removes_it(writing: WriteContext) -> None:
-    """Made with mode 0600 in directories that did not exist."""
+def test_new_file_is_private_and_undo_removes_it(writing: WriteContext) -> None:
+    """It has mode 0600, also in new directories."""
     place = ConfigFile("cursor", "project", writing.home / "project" / ".cursor" / "mcp.json")
     apply_change(place, add_server(place, "a", {"command": "x"}), writing)
     assert stat.S_IMODE(place.file.stat().st_mode) == 0o600
@@ -72,8 +72,8 @@ def test_a_new_file_is_private_and_undoing_removes_it(writing: WriteContext) -> 
     assert not place.file.exists()
 
 
-def test_our_own_file_is_always_private(writing: WriteContext) -> None:
-    """Whatever a backup made of its mode."""
+def test_own_file_is_always_private(writing: WriteContext) -> None:
+    """A changed mode is corrected."""
     place = ConfigFile("toolcrib", "user", writing.home.parent / "crib" / "mcp.json")
     apply_change(place, add_server(place, "a", {"command": "x"}), writing)
     place.file.chmod(0o644)
@@ -82,8 +82,8 @@ def test_our_own_file_is_always_private(writing: WriteContext) -> None:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
-def test_old_versions_are_private_whatever_the_umask(place: ConfigFile, writing: WriteContext, umask: int) -> None:
-    """The directories too: names of files can tell something."""
+def test_backups_are_private_under_any_umask(place: ConfigFile, writing: WriteContext, umask: int) -> None:
+    """The directories are private too, because file names can be revealing."""
     writing.backups.parent.mkdir()
     before = os.umask(umask)
     try:
@@ -94,8 +94,8 @@ def test_old_versions_are_private_whatever_the_umask(place: ConfigFile, writing:
     assert [stat.S_IMODE(path.stat().st_mode) for path in kept] == [0o700, 0o700, 0o600]
 
 
-def test_the_file_that_was_changed_last_is_known(place: ConfigFile, writing: WriteContext) -> None:
-    """Until its change was taken back; a record that cannot be read is passed over."""
+def test_last_changed_file_is_found_until_its_change_is_undone(place: ConfigFile, writing: WriteContext) -> None:
+    """Unreadable records are skipped."""
     with pytest.raises(NotFound) as caught:
         last_changed(writing.backups)
     assert caught.value.code == "config.nothing_to_undo"
@@ -113,8 +113,8 @@ def test_the_file_that_was_changed_last_is_known(place: ConfigFile, writing: Wri
     assert last_changed(writing.backups) == place.file
 
 
-def test_nothing_to_change_writes_nothing(place: ConfigFile, writing: WriteContext) -> None:
-    """The same content is not written again and leaves no step to undo."""
+def test_unchanged_content_is_not_written(place: ConfigFile, writing: WriteContext) -> None:
+    """It also adds no step to undo."""
     before = place.file.stat()
     change = apply_change(place, lambda text: text, writing)
     assert not change.changed
@@ -123,8 +123,8 @@ def test_nothing_to_change_writes_nothing(place: ConfigFile, writing: WriteConte
         undo_change(place.file, writing)
 
 
-def test_a_version_that_is_no_longer_there_is_a_conflict(place: ConfigFile, writing: WriteContext) -> None:
-    """Compare and swap: what the person looked at is what is changed."""
+def test_change_of_a_stale_version_is_a_conflict(place: ConfigFile, writing: WriteContext) -> None:
+
     seen = content_digest(place.file.read_bytes())
     apply_change(place, add_server(place, "b", {"command": "y"}), writing, expected=seen)
     with pytest.raises(Conflict) as caught:
@@ -132,8 +132,7 @@ def test_a_version_that_is_no_longer_there_is_a_conflict(place: ConfigFile, writ
     assert caught.value.code == "config.changed"
 
 
-def test_an_editor_that_saves_in_the_middle_is_not_overwritten(place: ConfigFile, writing: WriteContext) -> None:
-    """The file is looked at again right before it is replaced."""
+def test_file_saved_by_an_editor_during_a_change_is_not_overwritten(place: ConfigFile, writing: WriteContext) -> None:
 
     def meddle(text: str) -> str:
         place.file.write_text('{"mcpServers": {}}', "utf-8")
@@ -145,15 +144,15 @@ def test_an_editor_that_saves_in_the_middle_is_not_overwritten(place: ConfigFile
     assert [path.name for path in writing.home.iterdir()] == ["mcp.json"]
 
 
-def test_undo_refuses_when_others_changed_the_file_since(place: ConfigFile, writing: WriteContext) -> None:
-    """Their change would be lost."""
+def test_undo_refuses_to_overwrite_a_later_change(place: ConfigFile, writing: WriteContext) -> None:
+
     apply_change(place, add_server(place, "b", {"command": "y"}), writing)
     place.file.write_text('{"mcpServers": {"mine": {"command": "z"}}}', "utf-8")
     with pytest.raises(Conflict):
         undo_change(place.file, writing)
 
 
-def test_a_link_is_followed_to_the_persons_own_file_and_stays_a_link(place: ConfigFile, writing: WriteContext) -> None:
+def test_symlink_inside_the_home_is_followed_and_kept(place: ConfigFile, writing: WriteContext) -> None:
     """Dotfile repositories keep the real file elsewhere in the home."""
     link = writing.home / ".cursor" / "mcp.json"
     link.parent.mkdir()
@@ -164,8 +163,8 @@ def test_a_link_is_followed_to_the_persons_own_file_and_stays_a_link(place: Conf
     assert b'"b"' in place.file.read_bytes()
 
 
-def test_a_link_out_of_the_home_or_to_nowhere_is_refused(writing: WriteContext, tmp_path: Path) -> None:
-    """The message names both ends."""
+def test_symlink_out_of_the_home_or_to_a_missing_file_is_refused(writing: WriteContext, tmp_path: Path) -> None:
+
     outside = tmp_path / "outside.json"
     outside.write_text("{}", "utf-8")
     link = writing.home / "mcp.json"
@@ -180,8 +179,8 @@ def test_a_link_out_of_the_home_or_to_nowhere_is_refused(writing: WriteContext, 
         apply_change(place, add_server(place, "a", {"command": "x"}), writing)
 
 
-def test_a_read_only_file_is_refused_before_anything_happens(place: ConfigFile, writing: WriteContext) -> None:
-    """Also for root, who could."""
+def test_read_only_file_is_refused_before_any_change(place: ConfigFile, writing: WriteContext) -> None:
+    """This holds for root too, who could write it."""
     place.file.chmod(0o444)
     with pytest.raises(ConfigError) as caught:
         apply_change(place, add_server(place, "b", {"command": "y"}), writing)
@@ -191,8 +190,8 @@ def test_a_read_only_file_is_refused_before_anything_happens(place: ConfigFile, 
 
 
 @needs_user
-def test_a_read_only_directory_is_refused_before_anything_happens(place: ConfigFile, writing: WriteContext) -> None:
-    """Nothing could be put beside the file."""
+def test_read_only_directory_is_refused_before_any_change(place: ConfigFile, writing: WriteContext) -> None:
+
     writing.home.chmod(0o555)
     try:
         with pytest.raises(ConfigError) as caught:
@@ -202,16 +201,16 @@ def test_a_read_only_directory_is_refused_before_anything_happens(place: ConfigF
         writing.home.chmod(0o755)
 
 
-def test_a_lock_that_is_held_too_long_is_an_error_not_a_hang(place: ConfigFile, writing: WriteContext) -> None:
-    """The wait is bounded."""
+def test_lock_held_too_long_is_an_error(place: ConfigFile, writing: WriteContext) -> None:
+
     hurried = WriteContext(writing.home, writing.backups, writing.crib, lock_seconds=0.05)
     with locked(writing.home), pytest.raises(Unavailable) as caught:
         apply_change(place, add_server(place, "b", {"command": "y"}), hurried)
     assert caught.value.code == "config.locked"
 
 
-def test_what_an_interrupted_write_left_is_swept_by_the_next(place: ConfigFile, writing: WriteContext) -> None:
-    """Only leftovers of this file, nothing else."""
+def test_leftovers_of_an_interrupted_write_are_removed_by_the_next(place: ConfigFile, writing: WriteContext) -> None:
+    """Other temporary files stay."""
     left = writing.home / ".mcp.json.0123456789abcdef.toolcrib.tmp"
     other = writing.home / ".mcp.json.mine.tmp"
     left.write_text("half", "utf-8")
@@ -259,7 +258,7 @@ def _writer(home: Path, who: str, rounds: int, program: str = WRITER) -> subproc
 
 
 def _run_both(home: Path, program: str, rounds: int) -> dict[str, Any]:
-    """The servers after two processes edited one file side by side."""
+    """Return the servers after two processes edited one file concurrently."""
     file = home / "mcp.json"
     file.write_text('{"mcpServers": {}}', "utf-8")
     writers = [_writer(home, who, rounds, program) for who in ("one", "two")]
@@ -270,26 +269,26 @@ def _run_both(home: Path, program: str, rounds: int) -> dict[str, Any]:
 
 
 def test_two_processes_adding_to_one_file_lose_nothing(tmp_path: Path) -> None:
-    """Every entry of both is there in the end."""
+
     names = _run_both(tmp_path, WRITER, 60)
     assert set(names) == {f"{who}-{number}" for who in ("one", "two") for number in range(60)}
 
 
-def test_two_processes_changing_one_file_never_undo_each_others_changes(tmp_path: Path) -> None:
-    """Each counts in its own entry, and finds it at every step as it left it."""
+def test_two_processes_changing_one_file_keep_each_others_changes(tmp_path: Path) -> None:
+    """Each process counts in its own entry and checks it at every step."""
     servers = _run_both(tmp_path, COUNTER, ROUNDS)
     assert {name: entry["args"] for name, entry in servers.items()} == {"one": [str(ROUNDS)], "two": [str(ROUNDS)]}
 
 
-def test_a_writer_killed_at_any_moment_leaves_a_whole_file_and_the_next_one_goes_on(tmp_path: Path) -> None:
-    """The file is always the outcome of some number of finished changes."""
+def test_killed_writer_leaves_a_whole_file_that_can_be_changed(tmp_path: Path) -> None:
+    """The file is always the result of finished changes."""
     file = tmp_path / "mcp.json"
     file.write_text('{"mcpServers": {}}', "utf-8")
     place, writing = ConfigFile("cursor", "user", file), WriteContext(tmp_path, tmp_path / "backups")
     for number in range(KILLS):
         writer = _writer(tmp_path, f"k{number}", 10_000)
         assert writer.stdout is not None
-        # The writer says when it begins a change; it is killed somewhere in the one it announced last.
+        # The writer announces each change and is killed somewhere in the last announced one.
         for _ in range(number % 5 + 1):
             assert writer.stdout.readline()
         writer.send_signal(signal.SIGKILL)
@@ -301,8 +300,8 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file_and_the_next_one_goes
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs strace")
-def test_a_writer_killed_at_each_of_its_system_calls_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
-    """SIGKILL at the n-th write, flush, rename or removal, for every n there is."""
+def test_writer_killed_at_any_system_call_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
+    """Sends SIGKILL at the n-th write, flush, rename or removal, for every n."""
     if subprocess.run(["sh", "-c", "command -v strace"], stdout=subprocess.DEVNULL, check=False).returncode:
         pytest.skip("strace is not installed")
     old = '{"mcpServers": {}}'

@@ -1,4 +1,4 @@
-"""A machine of one person: a home with other tools' files, a project, and a crib's desk on it."""
+"""A user's machine: app files with servers, a project with a `.mcp.json`, and a crib."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -45,92 +45,92 @@ PROJECT = """{
 
 @dataclass
 class UserMachine:
-    """Where everything is, and what was published."""
+    """The directories of the machine, and the events that the crib published."""
 
     root: Path
     events: list[tuple[HostEventKind, JsonObject]] = field(default_factory=list[tuple[HostEventKind, JsonObject]])
 
     @classmethod
     def at(cls, root: Path) -> "UserMachine":
-        """A person with Cursor, in a repository with a `.mcp.json`."""
+        """Create a user with a Cursor file, and a repository with a `.mcp.json`."""
         root = root.resolve()
         machine = cls(root)
         machine.write(machine.cursor, CURSOR)
         machine.write(machine.project / ".mcp.json", PROJECT)
         (machine.project / ".git").mkdir()
-        machine.inside.mkdir(parents=True)
+        machine.subdirectory.mkdir(parents=True)
         return machine
 
     @property
     def user(self) -> Path:
-        """The person's home."""
+        """The user's home directory."""
         return self.root / "user"
 
     @property
     def cursor(self) -> Path:
-        """Cursor's file."""
+        """The file of Cursor."""
         return self.user / ".cursor" / "mcp.json"
 
     @property
     def project(self) -> Path:
-        """The repository."""
+        """The root of the repository."""
         return self.root / "project"
 
     @property
-    def inside(self) -> Path:
+    def subdirectory(self) -> Path:
         """A directory deep in the repository."""
         return self.project / "src" / "deep"
 
     @property
     def home(self) -> Home:
-        """The crib's home."""
+        """The home of the crib."""
         return prepare_home(self.root / "crib")
 
     @property
     def environment(self) -> Environment:
-        """The only variables there are."""
+        """The complete environment."""
         return Environment({"HOME": str(self.user), "PATH": "/usr/bin:/bin"})
 
     def write(self, file: Path, text: str) -> Path:
-        """Write a file of a tool."""
+        """Write a file, with its directories."""
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
         return file
 
     def own_file(self) -> JsonObject:
-        """What our own file says."""
+        """Return the content of the crib's own file."""
         return json.loads(self.home.mcp_json.read_text(encoding="utf-8"))
 
     def open_servers(self) -> Servers:
-        """The desk of the crib."""
+        """Return the servers of the crib."""
         return Servers(
             self.home, self.environment, self.user, lambda kind, data: self.events.append((kind, data)), Unrecorded()
         )
 
     @asynccontextmanager
     async def serving(self) -> "AsyncGenerator[Serving]":
-        """The crib on the network."""
+        """Run the crib on the network."""
         settings = Settings(home=self.home.root)
-        # Of the kind that connects nothing by itself: these tests are about definitions.
+        # A command connects no server by itself: these tests are about definitions.
         async with hold(settings, kind="command", port=0, environment=self.environment) as holding:
             headers = {"authorization": f"Bearer {owner_token(self.home)}"}
             url = holding.info.url
             async with httpx2.AsyncClient(
                 base_url=url, headers=headers, timeout=stretched(10), trust_env=False, verify=PLAIN
             ) as client:
-                yield Serving(holding, client, str(self.inside))
+                yield Serving(holding, client, str(self.subdirectory))
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A crib that listens, and a client that asks it from inside the project."""
+    """A listening crib, and a client whose requests come from inside the project."""
 
     holding: Holding
     client: httpx2.AsyncClient
     cwd: str
 
     async def request(self, method: str, path: str, *, body: object = None, **params: str) -> httpx2.Response:
-        """One request under `/api/servers`, from inside the project."""
+        """Send a request under `/api/servers` from inside the project."""
         whole = {"cwd": self.cwd, **params}
         if body is None:
             return await self.client.request(method, f"/api/servers{path}", params=whole)
