@@ -109,7 +109,7 @@ async def test_client_that_answers_by_retry_receives_the_elicitation_as_a_result
 
 
 @pytest.mark.parametrize(
-    ("tool", "refuses", "reason"),
+    ("tool", "declines", "reason"),
     [
         ("forever", False, "for input more than 10 times"),
         ("bulky", False, "too large"),
