@@ -95,7 +95,7 @@ async def test_private_addresses_among_several_are_skipped(app: App, tmp_path: P
     assert site.sockets.dialled == [OTHER]
 
 
-@pytest.mark.parametrize("is_over", [False, True])
+@pytest.mark.parametrize("is_expired", [False, True])
 async def test_certificate_that_is_expired_or_of_another_name_ends_the_connection(
     app: App, tmp_path: Path, is_expired: bool
 ) -> None:

@@ -137,7 +137,9 @@ async def test_leftovers_of_a_killed_crib_are_listed_before_they_are_swept(tmp_p
 
 
 async def test_detached_descendants_of_a_coding_agent_outlive_it(processes: Processes) -> None:
-    async with processes.child("ignores_shutdown", upstream("ignores_shutdown", "daemon"), str, ends_descendants=False) as child:
+    async with processes.child(
+        "ignores_shutdown", upstream("ignores_shutdown", "daemon"), str, ends_descendants=False
+    ) as child:
         connection = StdioConnection(child)
         await probe(connection, HELLO, era="legacy")
         daemon = (await call(connection))["daemon"]
