@@ -1,4 +1,4 @@
-"""The tools of all your MCP servers in the OpenAI Agents SDK."""
+"""Give an agent of the OpenAI Agents SDK the tools of all your MCP servers."""
 
 import asyncio
 import json
@@ -13,17 +13,17 @@ from toolcrib.bridge import BridgedTool, discover_and_load
 
 
 def as_function_tool(tool: BridgedTool) -> FunctionTool:
-    """One tool, under the name that is unique among all."""
+    """Return the tool as a `FunctionTool`, under its unique bridged name."""
 
     async def invoke(context: ToolContext[Any], arguments: str) -> str:
         return text_of(await tool.call(json.loads(arguments or "{}")))
 
-    # Schemas of servers are taken as they are: strict mode would change them.
+    # Strict mode would change the servers' schemas.
     return FunctionTool(tool.name, tool.description, tool.input_schema, invoke, strict_json_schema=False)
 
 
 async def main() -> None:
-    """An agent that has all of them; `await Runner.run(agent, …)` asks it. Here one is called without a model."""
+    """Build an agent with all tools, and call each tool without a model. `await Runner.run(agent, …)` would run it."""
     tools, _ = await discover_and_load(Path.cwd())
     async with tools:
         agent = Agent(name="Assistant", tools=[as_function_tool(tool) for tool in tools])

@@ -1,4 +1,7 @@
-"""The tools of all your MCP servers in Pydantic AI. `TestModel` stands for a real one: it calls every tool once."""
+"""Give a Pydantic AI agent the tools of all your MCP servers.
+
+`TestModel` replaces a real model. It calls every tool once.
+"""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +15,7 @@ from toolcrib.bridge import BridgedTool, discover_and_load
 
 
 def as_pydantic(tool: BridgedTool) -> Tool[None]:
-    """One tool, under the name that is unique among all."""
+    """Return the tool as a Pydantic AI `Tool`, under its unique bridged name."""
 
     async def run(**arguments: Any) -> str:
         return text_of(await tool.call(arguments))
@@ -21,7 +24,7 @@ def as_pydantic(tool: BridgedTool) -> Tool[None]:
 
 
 async def main() -> None:
-    """Ask an agent that has all of them."""
+    """Run an agent that has all tools."""
     tools, _ = await discover_and_load(Path.cwd())
     async with tools:
         agent = Agent(TestModel(), tools=[as_pydantic(tool) for tool in tools])

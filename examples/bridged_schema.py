@@ -1,4 +1,8 @@
-"""The tools of all your MCP servers for any model's API: a JSON Schema each, and one function that calls by name."""
+"""Offer the tools of all your MCP servers to any model's API.
+
+Each tool becomes a JSON Schema, and one function runs the calls that the model requests.
+
+"""
 
 import asyncio
 import json
@@ -11,18 +15,18 @@ from toolcrib.bridge import BridgedTool, BridgedTools, discover_and_load
 
 
 def schemas(tools: Sequence[BridgedTool]) -> list[dict[str, Any]]:
-    """What a model is told; the members are called alike, or nearly so, in all APIs."""
+    """Return the tool definitions for the model. Most APIs use these member names, or similar ones."""
     return [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in tools]
 
 
 def text_of(result: CallResult) -> str:
-    """What a model is answered: its texts, or everything as JSON where there is more."""
+    """Return the text for the model: the texts of the result, or all its content as JSON if some of it is not text."""
     texts = [str(part["text"]) for part in result.content if part.get("type") == "text"]
     return "\n".join(texts) if len(texts) == len(result.content) else json.dumps(list(result.content))
 
 
 async def call(tools: BridgedTools, name: str, arguments: str) -> str:
-    """What becomes of a call that the model wants; what goes wrong is for the model to read."""
+    """Run a call requested by the model. Errors are returned as text for the model."""
     tool = tools.named(name)
     if tool is None:
         return f"There is no tool {name}."
@@ -30,7 +34,7 @@ async def call(tools: BridgedTools, name: str, arguments: str) -> str:
 
 
 async def main() -> None:
-    """Show the schemas, and call the first tool that takes no arguments."""
+    """Print the schemas, and call the first tool that requires no arguments."""
     tools, errors = await discover_and_load(Path.cwd())
     async with tools:
         for server, reason in errors.items():

@@ -1,4 +1,4 @@
-"""Your own loop with the Claude Agent SDK: its tools come from the crib, which decides on every call and records it."""
+"""Run your own loop with the Claude Agent SDK and tools from a crib, which decides and records every call."""
 
 import asyncio
 from pathlib import Path
@@ -11,7 +11,7 @@ from toolcrib import Crib, Settings
 
 
 async def main() -> None:
-    """Ask one thing and print what is said."""
+    """Send one prompt and print the answer."""
     with TemporaryDirectory() as home:
         async with Crib(Settings(home=Path(home))) as crib:
             crib.register(server)

@@ -1,9 +1,9 @@
-"""Another runtime for agent sessions: a loop around any model that streams text and wants tools to be called.
+"""A custom runtime for agent sessions: a loop around any model that streams text and requests tool calls.
 
-`think` is the model: it is given the conversation so far and gives pieces of text and calls. Everything else is the
-crib's: which tools there are, whether one may be called, what is on record.
+`model` receives the conversation so far and yields pieces of text and calls. The crib does the rest: it offers the
+tools, decides whether a call is allowed, and records it.
 
-    crib.runners.add(LoopRunner(think))
+    crib.runners.add(LoopRunner(model))
     async with crib.session(runner="loop") as session: ...
 """
 
@@ -20,12 +20,12 @@ from toolcrib.model.principals import Mode
 from toolcrib.model.sessions import Failure, ServerHealth, Spent, TurnEnd
 from toolcrib.model.tools import CallResult
 
-MOST_STEPS = 50
+MAX_STEPS = 50
 
 
 @dataclass(frozen=True)
-class Use:
-    """A call that the model wants."""
+class ToolUse:
+    """A call requested by the model."""
 
     tool: str
     arguments: JsonObject
@@ -33,36 +33,36 @@ class Use:
 
 
 class ModelError(Exception):
-    """The model does not answer, and why."""
+    """The model failed to answer; the message is the reason."""
 
 
-Think = Callable[[list[JsonObject]], AsyncIterator[str | Use]]
+Model = Callable[[list[JsonObject]], AsyncIterator[str | ToolUse]]
 
 
 class LoopRunner:
-    """A `Runner`. Conversations are kept for as long as it is, to be resumed."""
+    """Implements `Runner`. Keeps conversations in memory, so that they can be resumed."""
 
     name = "loop"
 
-    def __init__(self, think: Think) -> None:
-        self._think = think
-        self._kept: dict[str, list[JsonObject]] = {}
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._histories: dict[str, list[JsonObject]] = {}
 
     @asynccontextmanager
     async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator["LoopConversation"]:
-        """Begin, go on with, or copy a conversation."""
+        """Start, resume or fork a conversation."""
         runtime = brief.resume if brief.resume is not None and not brief.fork else uuid4().hex
-        history = list(self._kept.get(brief.resume or "", ()))
-        self._kept[runtime] = history
-        yield LoopConversation(self._think, brief, host, runtime, history)
+        history = list(self._histories.get(brief.resume or "", ()))
+        self._histories[runtime] = history
+        yield LoopConversation(self._model, brief, host, runtime, history)
 
 
 class LoopConversation:
-    """A `Conversation`: one turn at a time."""
+    """Implements `Conversation`: one turn at a time."""
 
-    def __init__(self, think: Think, brief: Brief, host: SessionHost, runtime: str, history: list[JsonObject]) -> None:
+    def __init__(self, model: Model, brief: Brief, host: SessionHost, runtime: str, history: list[JsonObject]) -> None:
         self.runtime = runtime
-        self._think = think
+        self._model = model
         self._brief = brief
         self._host = host
         self._history = history
@@ -70,7 +70,7 @@ class LoopConversation:
         self._turn = anyio.CancelScope()
 
     async def turn(self, text: str) -> TurnEnd:
-        """Answer a prompt: let the model speak, make the calls it wants, and so on until it wants none."""
+        """Answer a prompt. Runs the model and its calls until it requests no more of them."""
         self._history.append({"role": "user", "content": text})
         with anyio.CancelScope() as self._turn:
             try:
@@ -80,20 +80,20 @@ class LoopConversation:
         return TurnEnd("interrupted", self.runtime)
 
     async def _answer(self) -> TurnEnd:
-        steps = self._brief.limits.turns or MOST_STEPS
+        steps = self._brief.limits.turns or MAX_STEPS
         for step in range(1, steps + 1):
-            uses = await self._speak()
+            uses = await self._run_model()
             if not uses:
                 return TurnEnd("completed", self.runtime, Spent(turns=step))
             self._history.append({"role": "user", "content": [await self._call(use) for use in uses]})
         limit = Failure("runner.limit", f"The answer took more than {steps} turns and was ended.")
         return TurnEnd("limit", self.runtime, Spent(turns=steps), limit)
 
-    async def _speak(self) -> list[Use]:
-        """One answer of the model, told as it comes: text in pieces and then as a whole, each call announced."""
-        message, text, uses = uuid4().hex, "", list[Use]()
-        async for piece in self._think(self._history):
-            if isinstance(piece, Use):
+    async def _run_model(self) -> list[ToolUse]:
+        """Run the model once and emit its answer: pieces of text as they arrive, then the whole text and each call."""
+        message, text, uses = uuid4().hex, "", list[ToolUse]()
+        async for piece in self._model(self._history):
+            if isinstance(piece, ToolUse):
                 uses.append(piece)
             else:
                 text += piece
@@ -101,41 +101,41 @@ class LoopConversation:
         if text:
             self._host.emit("text_message", {"messageId": message, "text": text})
         for use in uses:
-            named = self._named(self._tools.get(use.tool))
-            self._host.emit("tool_call_start", {"toolCallId": use.id, "toolName": use.tool, **named})
+            names = self._names_of(self._tools.get(use.tool))
+            self._host.emit("tool_call_start", {"toolCallId": use.id, "toolName": use.tool, **names})
             self._host.emit("tool_call_end", {"toolCallId": use.id, "arguments": use.arguments})
-        said: list[JsonObject] = [{"type": "text", "text": text}] if text else []
-        said += [{"type": "tool_use", "id": use.id, "name": use.tool, "input": use.arguments} for use in uses]
-        self._history.append({"role": "assistant", "content": said})
+        content: list[JsonObject] = [{"type": "text", "text": text}] if text else []
+        content += [{"type": "tool_use", "id": use.id, "name": use.tool, "input": use.arguments} for use in uses]
+        self._history.append({"role": "assistant", "content": content})
         return uses
 
-    async def _call(self, use: Use) -> JsonObject:
-        """One call, by the only way there is; a refusal is a result too, which says why."""
+    async def _call(self, use: ToolUse) -> JsonObject:
+        """Run one call through the host. A refusal is also a result, with its reason."""
         offered, duration = self._tools.get(use.tool), 0.0
         result = CallResult.error(f"There is no tool {use.tool}.")
         if offered is not None:
             called = await self._host.call(offered, use.arguments, use.id)
             result, duration = called.result, called.duration_ms
-        told: JsonObject = {"toolCallId": use.id, "isError": result.is_error, "durationMs": duration}
+        ended: JsonObject = {"toolCallId": use.id, "isError": result.is_error, "durationMs": duration}
         structured = {"structuredContent": result.structured_content} if result.has_structured else {}
-        self._host.emit("tool_result", {**told, "content": list(result.content), **structured})
+        self._host.emit("tool_result", {**ended, "content": list(result.content), **structured})
         return {"type": "tool_result", "tool_use_id": use.id, "content": list(result.content)}
 
     async def interrupt(self) -> None:
-        """End the turn, if there is one."""
+        """Cancel the current turn, if there is one."""
         self._turn.cancel()
 
     async def set_mode(self, mode: Mode) -> None:
-        """Modes are the host's business."""
+        """Do nothing: the host applies modes to its calls."""
 
     async def set_model(self, model: str | None) -> None:
-        """There is one model only."""
+        """Do nothing: there is only one model."""
 
     async def servers(self) -> tuple[ServerHealth, ...]:
-        """All of them are there: their tools are called through the host."""
+        """Return every server as connected, because its tools are called through the host."""
         names = [offered.server for offered in self._brief.tools]
         return tuple(ServerHealth(name, "connected", names.count(name)) for name in dict.fromkeys(names))
 
     @staticmethod
-    def _named(offered: Offered | None) -> JsonObject:
+    def _names_of(offered: Offered | None) -> JsonObject:
         return {} if offered is None else {"server": offered.server, "tool": offered.name}

@@ -1,4 +1,4 @@
-"""Tools with injected dependencies: the model sees `city` and `days`, the function also gets a `Weather`."""
+"""Tools with an injected dependency: the model sees `city` and `days`; the function also receives a `Weather`."""
 
 import asyncio
 from pathlib import Path
@@ -9,16 +9,16 @@ from toolcrib import Crib, Inject, Settings, ToolServer, tool
 
 
 class Weather:
-    """A dependency: a database, a client of some API, whatever the tools of a server share."""
+    """A dependency that tools share, such as a database or an API client."""
 
     def at(self, city: str, day: int) -> str:
-        """What is expected."""
+        """Return the forecast for one day."""
         return f"{city}, day {day}: sunny"
 
 
 @tool(read_only=True)
 async def forecast(city: str, days: Annotated[int, "1 to 7"] = 3, *, weather: Annotated[Weather, Inject]) -> list[str]:
-    """Forecast for a city. Use when asked about weather. Returns one line per day."""
+    """Return the forecast for a city, one line per day. Use when asked about weather."""
     return [weather.at(city, day) for day in range(1, days + 1)]
 
 
@@ -26,7 +26,7 @@ server = ToolServer("weather", tools=[forecast], providers={Weather: Weather})
 
 
 async def main() -> None:
-    """Call it as anybody would: through the gate, which checks, decides and records."""
+    """Call the tool as every caller does: through the gate, which validates, decides and records."""
     with TemporaryDirectory() as home:
         async with Crib(Settings(home=Path(home))) as crib:
             crib.register(server)

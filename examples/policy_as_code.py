@@ -1,4 +1,4 @@
-"""Policy as code: rules in a file under review, rules that a program adds, and a look at what they would change."""
+"""Policy as code: rules from a reviewed file, rules added by a program, and a simulation of their effect."""
 
 import asyncio
 from pathlib import Path
@@ -20,12 +20,12 @@ reason = "Refunds of 200 € and more are made by accounting."
 
 @tool
 async def refund(order: str, amount: float) -> str:
-    """Give money back."""
+    """Refund an order."""
     return f"{order}: {amount:.2f} € are on their way."
 
 
 async def main() -> None:
-    """A small refund runs, a large one is refused with its reason; a stricter rule is tried before it counts."""
+    """Run a small refund and deny a large one, then explain and simulate stricter rules."""
     with TemporaryDirectory() as home:
         await anyio.Path(home, "toolcrib.toml").write_text(RULES, encoding="utf-8")
         async with Crib(Settings(home=Path(home))) as crib:
@@ -42,7 +42,7 @@ async def main() -> None:
             explained = await crib.why("shop/refund", principal=crib.owner(source="ide"), arguments=small)
             print(explained.verdict, "because:", explained.decided_by.reason)
 
-            # What would have become of the calls so far, had this rule been there?
+            # What would this rule have changed for the calls so far?
             tried = await replay(crib, Trial(add=["deny shop/refund"]))
             for each in tried.differences:
                 print(f"record {each.record}: {each.before} would have been {each.after}")

@@ -1,4 +1,4 @@
-"""Tests of one's own tools: the function by itself, the tool as a model meets it, and who may use it."""
+"""Tests of your own tools: as a plain function, and as a model calls them."""
 
 import pytest
 from injected_tools import Weather, forecast
@@ -9,18 +9,18 @@ pytestmark = pytest.mark.anyio
 
 
 class Rain(Weather):
-    """Another dependency, for the test."""
+    """A dependency for the test."""
 
     def at(self, city: str, day: int) -> str:
-        """It always rains."""
+        """Return rain for every day."""
         return f"{city}: rain"
 
 
-async def test_the_function_is_still_a_function() -> None:
+async def test_function_can_be_called_directly() -> None:
     assert await forecast("Ulm", 1, weather=Rain()) == ["Ulm: rain"]
 
 
-async def test_a_model_reads_the_answer_and_never_sees_what_is_injected() -> None:
+async def test_model_receives_the_answer_and_no_injected_parameter() -> None:
     async with testing.crib([forecast], providers={Weather: Rain}) as crib:
         owner = crib.owner(source="cli")
         (listed,) = (each for each in crib.gate.listing(owner).tools if each.ref.server == "tools")
@@ -29,7 +29,7 @@ async def test_a_model_reads_the_answer_and_never_sees_what_is_injected() -> Non
     assert "Ulm: rain" in result.content[0]["text"]
 
 
-async def test_a_model_that_is_wrong_reads_why() -> None:
+async def test_invalid_arguments_return_an_error_with_the_reason() -> None:
     result = await testing.call(forecast, {"city": "Ulm", "days": "many"}, providers={Weather: Rain})
     assert result.is_error
     assert "days" in result.content[0]["text"]

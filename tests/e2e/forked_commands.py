@@ -1,7 +1,9 @@
-"""`toolcrib` without its start: a process that has imported the program forks for each command.
+"""Runs `toolcrib` commands in forks of a process that has already imported the program.
 
-Interpreter and imports take ten times what a command itself does, and the tests have many hundred commands. A command
-gets its own process, directory, environment and standard streams; with TOOLCRIB_TEST_ALL each is started anew instead.
+Starting the interpreter and importing the program take ten times as long as a command itself, and the tests run many
+hundred commands. Each command gets its own process, directory, environment and standard streams. With
+TOOLCRIB_TEST_ALL, each command starts in a new interpreter instead.
+
 """
 
 import gc
@@ -31,32 +33,32 @@ _IMPORTED: Final = (
     "toolcrib.web.run",
 )
 _STREAMS: Final = 4
-"""Standard input, output and error of a command, and where it says its number and its exit code."""
-_LONGEST: Final = 1024 * 1024
+"""Standard input, output and error of a command, and the pipe that reports its process id and exit code."""
+_MAX_BYTES: Final = 1024 * 1024
 _DIGITS: Final = 10
-"""Width of the number of a process where it is said."""
+"""Width of the process id in the report pipe."""
 
 
-class Warm:
-    """The process that forks."""
+class ForkServer:
+    """A process with the program imported, which forks for each command."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        local, remote = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        inherited = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
         subprocess.run(
-            [sys.executable, __file__, str(theirs.fileno())],
-            env={**kept, "PYTHONWARNINGS": "error"},
-            pass_fds=[theirs.fileno()],
+            [sys.executable, __file__, str(remote.fileno())],
+            env={**inherited, "PYTHONWARNINGS": "error"},
+            pass_fds=[remote.fileno()],
             stdin=subprocess.DEVNULL,
             check=True,
         )
-        theirs.close()
-        self._socket = ours  # it ends when this does
+        remote.close()
+        self._socket = local  # the forking process ends when this socket closes
 
     def run(
         self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], stdin: str | None, limit: float
     ) -> "subprocess.CompletedProcess[str]":
-        """Run a command to its end, as `subprocess.run` would."""
+        """Run a command to its end, like `subprocess.run`."""
         in_read, in_write = os.pipe()
         forked = self._fork(arguments, cwd, environment, in_read)
         try:
@@ -66,45 +68,45 @@ class Warm:
             raise
         return subprocess.CompletedProcess(forked.args, forked.wait(limit), output, errors)
 
-    def start(self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> "Forked":
+    def start(self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> "ForkedCommand":
         """Start a command without input and leave it running."""
         return self._fork(arguments, cwd, environment, os.open(os.devnull, os.O_RDONLY))
 
-    def _fork(self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], stdin: int) -> "Forked":
+    def _fork(self, arguments: Sequence[str], cwd: Path, environment: Mapping[str, str], stdin: int) -> "ForkedCommand":
         outs = os.pipe(), os.pipe(), os.pipe()
-        asked = json.dumps({"arguments": list(arguments), "cwd": str(cwd), "environment": dict(environment)})
-        socket.send_fds(self._socket, [asked.encode()], [stdin, *(write for _, write in outs)])
+        requests = json.dumps({"arguments": list(arguments), "cwd": str(cwd), "environment": dict(environment)})
+        socket.send_fds(self._socket, [requests.encode()], [stdin, *(write for _, write in outs)])
         for descriptor in (stdin, *(write for _, write in outs)):
             os.close(descriptor)
-        return Forked(["toolcrib", *arguments], *(read for read, _ in outs))
+        return ForkedCommand(["toolcrib", *arguments], *(read for read, _ in outs))
 
 
-class Forked:
-    """A command in a process of its own, with the part of `subprocess.Popen` that tests use."""
+class ForkedCommand:
+    """A forked command, with the part of `subprocess.Popen` that tests use."""
 
-    def __init__(self, args: list[str], output: int, errors: int, told: int) -> None:
+    def __init__(self, args: list[str], output: int, errors: int, report: int) -> None:
         self.args = args
         self.stdout = open(output, encoding="utf-8")  # noqa: SIM115 as in Popen
         self.stderr = open(errors, encoding="utf-8")  # noqa: SIM115
         self.returncode: int | None = None
-        self._told = open(told, "rb")  # noqa: SIM115 closed by `wait`
-        self.pid = int(self._told.read(_DIGITS))
+        self._report = open(report, "rb")  # noqa: SIM115 closed by `wait`
+        self.pid = int(self._report.read(_DIGITS))
 
     def poll(self) -> int | None:
-        """The exit code; None while the command runs."""
+        """Return the exit code, or None while the command runs."""
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end of the command; returns the exit code."""
+        """Wait for the end of the command and return its exit code."""
         if self.returncode is None:
             with selectors.DefaultSelector() as ready:
-                ready.register(self._told, selectors.EVENT_READ)
+                ready.register(self._report, selectors.EVENT_READ)
                 if not ready.select(timeout):
                     raise subprocess.TimeoutExpired(self.args, timeout or 0)
-            self.returncode = int(self._told.read())
-            self._told.close()
+            self.returncode = int(self._report.read())
+            self._report.close()
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -122,13 +124,13 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Read both outputs to their ends and wait for the end of the command."""
-        said = self.exchange(None, b"", timeout)
+        """Read both outputs to their ends, then wait for the end of the command."""
+        outputs = self.exchange(None, b"", timeout)
         self.wait(timeout)
-        return said
+        return outputs
 
     def exchange(self, into: int | None, data: bytes, limit: float | None) -> tuple[str, str]:
-        """Write all of the input, and read both outputs to their ends."""
+        """Write all input, and read both outputs to their ends."""
         parts = {out.fileno(): bytearray() for out in (self.stdout, self.stderr)}
         ends = None if limit is None else time.monotonic() + limit
         with selectors.DefaultSelector() as ready:
@@ -143,7 +145,7 @@ class Forked:
                     raise subprocess.TimeoutExpired(self.args, limit or 0)
                 for key, _ in found:
                     if key.fd == into:
-                        left = left[_written(key.fd, left) :]
+                        left = left[_write(key.fd, left) :]
                         is_over = not left
                     else:
                         chunk = os.read(key.fd, 65_536)
@@ -160,12 +162,12 @@ class Forked:
 
 
 @lru_cache(maxsize=1)
-def warm() -> Warm | None:
-    """The one of this test process; None where every command is to be started anew."""
-    return None if os.environ.get("TOOLCRIB_TEST_ALL") else Warm()
+def fork_server() -> ForkServer | None:
+    """Return the forking process of this test process, or None if every command starts in a new interpreter."""
+    return None if os.environ.get("TOOLCRIB_TEST_ALL") else ForkServer()
 
 
-def _written(into: int, left: memoryview) -> int:
+def _write(into: int, left: memoryview) -> int:
     try:
         return os.write(into, left[:4096]) if left else 0
     except BrokenPipeError:
@@ -173,57 +175,57 @@ def _written(into: int, left: memoryview) -> int:
 
 
 def _serve(number: int) -> None:
-    """Fork for whatever is asked, until the other side is gone; tell of each fork its number, and how it ended."""
+    """Fork for each request until the socket closes. Report the process id and exit code of each fork."""
     for name in _IMPORTED:
         importlib.import_module(name)
     gc.collect()
     gc.freeze()
     forks: dict[int, int] = {}
-    with socket.socket(fileno=number) as asked, selectors.DefaultSelector() as ready:
-        noticed, notices = os.pipe()
-        os.set_blocking(notices, False)
-        signal.signal(signal.SIGCHLD, _wake)
-        signal.set_wakeup_fd(notices, warn_on_full_buffer=False)
-        ready.register(asked, selectors.EVENT_READ)
-        ready.register(noticed, selectors.EVENT_READ)
+    with socket.socket(fileno=number) as requests, selectors.DefaultSelector() as ready:
+        wakeups, wakeup_writer = os.pipe()
+        os.set_blocking(wakeup_writer, False)
+        signal.signal(signal.SIGCHLD, _on_child_exit)
+        signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
+        ready.register(requests, selectors.EVENT_READ)
+        ready.register(wakeups, selectors.EVENT_READ)
         while True:
             for key, _ in ready.select():
-                if key.fd == noticed:
-                    os.read(noticed, 4096)
-                    _tell_ended(forks)
+                if key.fd == wakeups:
+                    os.read(wakeups, 4096)
+                    _report_ended(forks)
                     continue
-                message, streams, _, _ = socket.recv_fds(asked, _LONGEST, _STREAMS)
+                message, streams, _, _ = socket.recv_fds(requests, _MAX_BYTES, _STREAMS)
                 if not message:
                     return
-                *standard, told = streams
+                *standard, report = streams
                 pid = os.fork()
                 if pid == 0:
-                    asked.close()
-                    for other in (told, *forks.values()):
+                    requests.close()
+                    for other in (report, *forks.values()):
                         os.close(other)
-                    _become(json.loads(message), standard)
-                os.write(told, b"%*d" % (_DIGITS, pid))
-                forks[pid] = told
+                    _run_command(json.loads(message), standard)
+                os.write(report, b"%*d" % (_DIGITS, pid))
+                forks[pid] = report
                 for stream in standard:
                     os.close(stream)
 
 
-def _wake(number: int, frame: FrameType | None) -> None:
-    """Without a handler of one's own nothing is written where `set_wakeup_fd` says."""
+def _on_child_exit(number: int, frame: FrameType | None) -> None:
+    """Do nothing. `set_wakeup_fd` writes only for signals that have a Python handler."""
 
 
-def _tell_ended(forks: dict[int, int]) -> None:
+def _report_ended(forks: dict[int, int]) -> None:
     while forks:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
             return
-        told = forks.pop(pid)
-        os.write(told, b"%d" % os.waitstatus_to_exitcode(status))
-        os.close(told)
+        report = forks.pop(pid)
+        os.write(report, b"%d" % os.waitstatus_to_exitcode(status))
+        os.close(report)
 
 
-def _become(command: dict[str, Any], standard: list[int]) -> NoReturn:
-    """In the fork: be the command."""
+def _run_command(command: dict[str, Any], standard: list[int]) -> NoReturn:
+    """Run the command in the fork and exit."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     random.seed()
@@ -231,7 +233,7 @@ def _become(command: dict[str, Any], standard: list[int]) -> NoReturn:
         os.dup2(stream, number)
         os.close(stream)
     sys.stdin, sys.stdout, sys.stderr = (
-        open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115 they are open until the end
+        open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115 open until the process exits
         for number, mode in ((0, "r"), (1, "w"), (2, "w"))
     )
     code = 1
@@ -244,7 +246,7 @@ def _become(command: dict[str, Any], standard: list[int]) -> NoReturn:
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:  # noqa: BLE001 as the interpreter would
+    except BaseException:  # noqa: BLE001 prints any error, like the interpreter
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -253,5 +255,5 @@ def _become(command: dict[str, Any], standard: list[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    if os.fork() == 0:  # no child of the tests, which look at theirs
+    if os.fork() == 0:  # a grandchild, because tests inspect the children of their process
         _serve(int(sys.argv[1]))

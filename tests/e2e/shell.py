@@ -1,4 +1,4 @@
-"""A person at a terminal: runs `toolcrib` as a program of its own, in a home and an environment of its own."""
+"""A user at a terminal: runs `toolcrib` as a program, with its own home and environment."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from e2e.forked_commands import Forked, warm
+from e2e.forked_commands import Forked, fork_server
 from http_clients import NO_KEYRING
 from toolcrib.model.json import Json, JsonObject
 
@@ -87,50 +87,52 @@ def hold(started: str, until: str) -> str:
 
 @dataclass(frozen=True)
 class Shell:
-    """Where the person is, and what is set there."""
+    """A user's working directory and environment variables."""
 
     folder: Path
     variables: dict[str, str]
 
     @classmethod
     def at(cls, folder: Path) -> "Shell":
-        """A shell with nothing but a HOME, and a home whose tools are those above."""
+        """Return a shell with an empty HOME and a crib's home with the tools above."""
         (folder / "home" / "tools").mkdir(parents=True)
         (folder / "home" / "tools" / "lab.py").write_text(TOOLS, encoding="utf-8")
         variables = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "TOOLCRIB_HOME": str(folder / "home")}
-        kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}  # the tree under test
-        return cls(folder, {**kept, **variables, **NO_KEYRING, "TOOLCRIB_PORT": "0", "PYTHONWARNINGS": "error"})
+        inherited = {
+            name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ
+        }  # so that commands import the tree under test
+        return cls(folder, {**inherited, **variables, **NO_KEYRING, "TOOLCRIB_PORT": "0", "PYTHONWARNINGS": "error"})
 
     @property
     def home(self) -> Path:
-        """The home."""
+        """The crib's home."""
         return self.folder / "home"
 
     def having(self, **variables: str) -> "Shell":
-        """The same with more variables set."""
+        """Return the same shell with more variables."""
         return replace(self, variables={**self.variables, **variables})
 
     def run(
         self, *arguments: str, stdin: str | None = None, preexec: Sequence[str] = ()
     ) -> "subprocess.CompletedProcess[str]":
-        """Run a command to its end; `preexec` is put before it, such as `sh -c 'umask 0; exec "$@"' sh`."""
-        if not preexec and (forks := warm()) is not None:
-            return forks.run(arguments, self.folder, self.variables, stdin, LIMIT)
+        """Run a command to its end. `preexec` is a command prefix, such as `sh -c 'umask 0; exec "$@"' sh`."""
+        if not preexec and (server := fork_server()) is not None:
+            return server.run(arguments, self.folder, self.variables, stdin, LIMIT)
         command = [*preexec, *self.command(*arguments)]
         return subprocess.run(
             command, cwd=self.folder, env=self.variables, input=stdin, capture_output=True, text=True, timeout=LIMIT
         )
 
     def json(self, *arguments: str) -> Json:
-        """What a command says as JSON; it has to succeed."""
+        """Run a command with `--json` and return its output. Fails if the command does."""
         done = self.run(*arguments, "--json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
     def start(self, *arguments: str) -> Running:
         """Start a command and leave it running."""
-        if (forks := warm()) is not None:
-            return forks.start(arguments, self.folder, self.variables)
+        if (server := fork_server()) is not None:
+            return server.start(arguments, self.folder, self.variables)
         return subprocess.Popen(
             self.command(*arguments),
             cwd=self.folder,
@@ -143,7 +145,7 @@ class Shell:
 
     @contextmanager
     def serving(self, *flags: str) -> "Generator[Serving]":
-        """`toolcrib serve`, ready, until the block ends."""
+        """Run `toolcrib serve` until the block ends. Yields when it is ready."""
         process = self.start("serve", "--json", *flags)
         watchdog = threading.Timer(LIMIT, process.kill)
         watchdog.start()
@@ -162,7 +164,7 @@ class Shell:
 
     @staticmethod
     def command(*arguments: str) -> list[str]:
-        """The command line of `toolcrib` with these arguments."""
+        """Return the command line of `toolcrib` with these arguments."""
         return [sys.executable, "-m", "toolcrib", *arguments]
 
 
@@ -175,21 +177,21 @@ class Serving:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL of the crib."""
         return str(self.ready["mcp"]).removesuffix("/mcp")
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The port of the crib."""
         return int(self.url.rpartition(":")[2])
 
     def end(self, number: signal.Signals) -> int:
-        """Send a signal; the exit code."""
+        """Send a signal and return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(LIMIT)
 
 
 def modes(root: Path) -> dict[str, int]:
-    """The mode of everything below a directory, itself included."""
+    """Return the modes of a directory and everything below it."""
     paths = [root, *root.rglob("*")]
     return {str(path.relative_to(root)): os.lstat(path).st_mode & 0o777 for path in paths}

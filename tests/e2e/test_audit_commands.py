@@ -1,4 +1,4 @@
-"""`toolcrib audit seal`, `segments`, `erase`, `verify` and `--export` as a person uses them beside a running crib."""
+"""`toolcrib audit seal`, `segments`, `erase`, `verify` and `--export` beside a running crib."""
 
 import gzip
 import json
@@ -21,7 +21,7 @@ CALLS = 60
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Generator[Shell]:
-    """A person beside a crib that has been used."""
+    """Run a crib that has audit records."""
     person = Shell.at(tmp_path)
     with person.serving() as serving:
 
@@ -49,8 +49,12 @@ def test_old_records_are_sealed_and_the_chain_stays_whole(shell: Shell) -> None:
     with gzip.open(shell.home / "audit" / sealed["file"]) as file:
         assert file.readlines() == lines[:20]
     assert sealed["file"] in shell.run("audit", "segments").stdout
-    [told] = shell.json("audit", "--tool", "toolcrib/audit.seal")
-    assert (told["door"], told["principal"]["name"], told["arguments"]["sha256"]) == ("cli", "owner", sealed["sha256"])
+    [record] = shell.json("audit", "--tool", "toolcrib/audit.seal")
+    assert (record["door"], record["principal"]["name"], record["arguments"]["sha256"]) == (
+        "cli",
+        "owner",
+        sealed["sha256"],
+    )
     found = modes(shell.home / "audit")
     assert (found.pop("."), set(found.values())) == (0o700, {0o600})
 
@@ -64,7 +68,7 @@ def test_table_names_the_entry_point_via_and_json_keeps_door(shell: Shell) -> No
     assert [record["door"] for record in records] == ["cli"]
 
 
-def test_a_changed_segment_is_found(shell: Shell) -> None:
+def test_changed_segment_fails_verification(shell: Shell) -> None:
     [sealed] = shell.json("audit", "seal", "--older-than", "0")
     file = shell.home / "audit" / sealed["file"]
     file.write_bytes(file.read_bytes()[:-1] + b"x")
@@ -72,7 +76,7 @@ def test_a_changed_segment_is_found(shell: Shell) -> None:
     assert (done.returncode, f"{sealed['file']} was changed." in done.stdout) == (1, True)
 
 
-def test_erasing_wants_a_persons_word_and_leaves_a_record(shell: Shell) -> None:
+def test_erase_requires_confirmation_and_leaves_a_record(shell: Shell) -> None:
     [sealed] = shell.json("audit", "seal", "--older-than", "0")
     refused = shell.run("audit", "erase", "--older-than", "0")
     assert (refused.returncode, "Add `--yes`" in refused.stderr) == (2, True)
@@ -81,6 +85,6 @@ def test_erasing_wants_a_persons_word_and_leaves_a_record(shell: Shell) -> None:
     assert done.stdout == f"Erased records 1 to 20 ({sealed['file']}).\n"
     assert not (shell.home / "audit" / sealed["file"]).exists()
     assert shell.json("audit", "verify")["ok"]
-    [told] = shell.json("audit", "--tool", "toolcrib/audit.erase")
-    assert told["arguments"]["first"] == 1
+    [record] = shell.json("audit", "--tool", "toolcrib/audit.erase")
+    assert record["arguments"]["first"] == 1
     assert shell.run("audit", "erase", "--older-than", "0", "--yes").stderr == "Nothing to erase.\n"

@@ -1,4 +1,4 @@
-"""`toolcrib tools changes`, `accept` and `reject` as a person uses them, with a server whose definitions change."""
+"""`toolcrib tools changes`, `accept` and `reject`, with a server whose definitions change."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ WAY = '{{"way": "{}"}}'
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shell]:
-    """A person beside a crib that is connected to the server `changing_tools`."""
+    """Run a crib that is connected to the server `changing_tools`."""
     person = Shell.at(tmp_path_factory.mktemp("changes"))
     server = {
         "command": sys.executable,
@@ -30,14 +30,14 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shell]:
 
 
 def become(shell: Shell, way: str) -> None:
-    """Have the server define its tool in another way, and the crib notice."""
+    """Change the server's tool definition, and have the crib list it again."""
     assert shell.run("tools", "call", "changing_tools/become", WAY.format(way)).returncode == 0
     assert shell.run("mcp", "test", "changing_tools").returncode == 0
 
 
 @pytest.fixture(autouse=True)
 def plain(shell: Shell) -> Generator[None]:
-    """The tool as it was at first, before and after each test."""
+    """Restore the first definition of the tool before and after each test."""
     become(shell, "plain")
     if shell.json("tools", "changes"):
         assert shell.run("tools", "accept", "changing_tools/tool", "--yes").returncode == 0
@@ -49,7 +49,7 @@ def is_listed(shell: Shell) -> bool:
     return "changing_tools/tool" in [tool["ref"] for tool in shell.json("tools", "list", "--server", "changing_tools")]
 
 
-def test_a_reworded_tool_is_held_back_shown_and_back_when_it_is_accepted(shell: Shell) -> None:
+def test_reworded_tool_is_held_back_until_it_is_accepted(shell: Shell) -> None:
     assert shell.run("tools", "changes").stderr == "No changed definitions.\n"
     become(shell, "reworded")
     shown = shell.run("tools", "changes").stdout
@@ -72,7 +72,7 @@ def test_a_reworded_tool_is_held_back_shown_and_back_when_it_is_accepted(shell: 
     assert (intent["door"], outcome["arguments"]) == ("cli", {"ref": "changing_tools/tool", "hash": held["hash"]})
 
 
-def test_a_rejected_definition_stays_away_until_the_server_offers_what_counts(shell: Shell) -> None:
+def test_rejected_definition_is_hidden_until_the_server_restores_the_pinned_one(shell: Shell) -> None:
     become(shell, "needy")
     done = shell.run("tools", "reject", "changing_tools/tool")
     assert (done.returncode, done.stdout.rstrip().endswith("is rejected.")) == (0, True), done.stderr
@@ -86,14 +86,14 @@ def test_a_rejected_definition_stays_away_until_the_server_offers_what_counts(sh
 
 
 @takes_long
-def test_a_widened_tool_passes_with_a_note(shell: Shell) -> None:
+def test_widened_tool_stays_listed(shell: Shell) -> None:
     become(shell, "wider")
     assert shell.json("tools", "changes") == []
     assert is_listed(shell)
 
 
 @takes_long
-def test_what_did_not_change_cannot_be_rejected_and_what_is_no_upstream_tool_needs_nobodys_word(shell: Shell) -> None:
+def test_accept_and_reject_refuse_tools_without_a_held_definition(shell: Shell) -> None:
     for arguments in (
         ("reject", "changing_tools/tool"),
         ("accept", "lab/greet", "--yes"),

@@ -1,4 +1,4 @@
-"""`toolcrib connect` as a person uses it."""
+"""`toolcrib connect` at a terminal."""
 
 import json
 from dataclasses import replace
@@ -15,14 +15,14 @@ CURSOR = '{\n  // mine\n  "mcpServers": {\n    "clock": {"command": "clock-serve
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """A person with Cursor."""
+    """Return a shell whose user has Cursor."""
     cursor = tmp_path / ".cursor" / "mcp.json"
     cursor.parent.mkdir()
     cursor.write_text(CURSOR)
     return Shell.at(tmp_path)
 
 
-def test_a_person_sees_the_difference_connects_and_takes_it_back(shell: Shell) -> None:
+def test_connect_shows_a_diff_and_undo_restores_the_file(shell: Shell) -> None:
     cursor = shell.folder / ".cursor" / "mcp.json"
     with shell.serving() as serving:
         listed = {each["client"]: each["state"] for each in shell.json("connect")}
@@ -58,7 +58,7 @@ def test_a_person_sees_the_difference_connects_and_takes_it_back(shell: Shell) -
         assert shell.run("connect", "cursor", "--tool", "a/b").returncode == 2
 
 
-def test_all_tools_at_once_and_their_servers_moved(shell: Shell) -> None:
+def test_connect_all_moves_the_servers_of_every_app(shell: Shell) -> None:
     (shell.folder / ".gemini").mkdir()
     with shell.serving():
         answers = shell.json("connect", "--all", "--move", "--yes")
@@ -83,7 +83,7 @@ def test_apps_are_found_on_the_path_of_the_terminal_not_of_the_crib(shell: Shell
         assert shell.run("connect", "amp", "--yes").returncode == 3
 
 
-def test_an_app_in_a_projects_file_is_given_no_level_it_would_not_have(shell: Shell) -> None:
+def test_project_connection_refuses_an_access_level(shell: Shell) -> None:
     project = replace(shell, folder=shell.folder / "project")
     project.folder.mkdir()
     with shell.serving():
@@ -94,7 +94,7 @@ def test_an_app_in_a_projects_file_is_given_no_level_it_would_not_have(shell: Sh
         assert (done.returncode, "decides which tools run" in done.stderr) == (0, True)
 
 
-def test_an_app_over_stdio_has_its_level_and_ends_with_its_token(shell: Shell) -> None:
+def test_stdio_connection_has_its_level_and_ends_with_its_token(shell: Shell) -> None:
     cursor = shell.folder / ".cursor" / "mcp.json"
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
@@ -111,7 +111,7 @@ def test_an_app_over_stdio_has_its_level_and_ends_with_its_token(shell: Shell) -
         assert refused["error"]["message"] == "There is no token 'connect-cursor' in use."
 
 
-def test_what_cannot_be_connected_is_said_with_where_it_would_go(shell: Shell) -> None:
+def test_connect_failure_names_the_file_it_would_write(shell: Shell) -> None:
     with shell.serving():
         gone = shell.run("connect", "zed", "--yes")
         assert (gone.returncode, ".config/zed/settings.json" in gone.stderr) == (3, True)
@@ -120,7 +120,7 @@ def test_what_cannot_be_connected_is_said_with_where_it_would_go(shell: Shell) -
     assert shell.run("connect", "cursor", "--all").returncode == 2
 
 
-def test_without_a_running_crib_the_address_is_the_one_that_is_set(shell: Shell) -> None:
+def test_connect_without_a_running_crib_uses_the_configured_port(shell: Shell) -> None:
     settled = shell.having(TOOLCRIB_PORT="4300")
     done = settled.run("connect", "cursor", "--yes")
     assert "toolcrib serve" in done.stderr
@@ -128,7 +128,7 @@ def test_without_a_running_crib_the_address_is_the_one_that_is_set(shell: Shell)
 
 
 @pytest.mark.anyio
-async def test_a_person_at_a_terminal_is_asked_for_each_tool_and_for_its_other_servers(shell: Shell) -> None:
+async def test_connect_all_at_a_terminal_asks_for_each_app_and_its_servers(shell: Shell) -> None:
     (shell.folder / ".gemini").mkdir()
     with shell.serving():
         command = shell.command("connect", "--all")
@@ -149,14 +149,14 @@ async def test_a_person_at_a_terminal_is_asked_for_each_tool_and_for_its_other_s
 
 
 def set_agent(serving: Serving, project: Shell, agent: str | None) -> None:
-    """Set the default agent of the project in this directory."""
+    """Set the default agent of the shell's directory."""
     token = Path(project.variables["TOOLCRIB_HOME"], "token").read_text(encoding="ascii").strip()
     body = {"path": str(project.folder), "agentId": agent}
     answer = httpx2.post(f"{serving.url}/api/projects", json=body, headers={"authorization": f"Bearer {token}"})
     assert answer.status_code == 201, answer.text
 
 
-def test_an_app_in_a_projects_file_acts_as_the_projects_agent_until_undone(shell: Shell) -> None:
+def test_project_connection_acts_as_the_projects_agent_until_undone(shell: Shell) -> None:
     project = replace(shell, folder=shell.folder / "project")
     file = project.folder / ".cursor" / "mcp.json"
     file.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""`toolcrib serve` with few file descriptors and more connections than it can have."""
+"""`toolcrib serve` with more connections than it has file descriptors."""
 
 import json
 import socket
@@ -20,7 +20,7 @@ def shell(tmp_path: Path) -> Shell:
     return Shell.at(tmp_path)
 
 
-def test_the_owner_is_answered_with_64_files_and_300_idle_connections(shell: Shell) -> None:
+def test_owner_is_answered_with_64_files_and_300_idle_connections(shell: Shell) -> None:
     command = [*FEW_FILES, *shell.command("serve", "--json")]
     with (
         subprocess.Popen(

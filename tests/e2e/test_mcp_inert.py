@@ -1,4 +1,4 @@
-"""A repository full of traps, read by every read-only command: no program starts, nobody is looked up or contacted."""
+"""Read-only commands in a hostile repository start no program, look up no host and contact no server."""
 
 import json
 import os
@@ -33,7 +33,7 @@ COMMANDS = (
 
 
 def traps(port: int, marker: Path) -> dict[str, object]:
-    """Files of a repository, each of which wants something to be run, looked up, fetched or revealed."""
+    """Return the files of the hostile repository. Each of them names something to run, look up, fetch or reveal."""
     touch = f"touch {marker}"
     address = f"http://127.0.0.1:{port}"
     entries = {
@@ -85,14 +85,14 @@ def traps(port: int, marker: Path) -> dict[str, object]:
 
 @contextmanager
 def listener() -> Generator[socket.socket]:
-    """Something that would notice being contacted."""
+    """Listen on a port that no command may contact."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
         yield server
 
 
 def contacted(server: socket.socket) -> bool:
-    """Whether somebody did."""
+    """Return whether a client has connected to the port."""
     try:
         server.accept()[0].close()
     except BlockingIOError:
@@ -101,7 +101,7 @@ def contacted(server: socket.socket) -> bool:
 
 
 def canaries(folder: Path, marker: Path) -> Path:
-    """Programs that tell of being started, under every name that a trap uses."""
+    """Create programs that leave a marker when started, under every name that a file uses."""
     folder.mkdir()
     for name in PROGRAMS:
         program = folder / name
@@ -110,8 +110,8 @@ def canaries(folder: Path, marker: Path) -> Path:
     return folder
 
 
-class Trapped:
-    """A shell inside a repository full of traps."""
+class HostileRepository:
+    """A shell inside the hostile repository."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self.marker = folder / "marker"
@@ -134,7 +134,7 @@ class Trapped:
         )
 
     def run(self, *arguments: str, before: tuple[str, ...] = ()) -> "subprocess.CompletedProcess[str]":
-        """Run a command in the repository, as the installed program would: without its modules on the path."""
+        """Run a command in the repository like the installed program, without the repository's modules on the path."""
         command = [*before, sys.executable, "-P", "-m", "toolcrib", *arguments]
         return subprocess.run(
             command,
@@ -148,18 +148,20 @@ class Trapped:
 
 
 @pytest.fixture
-def trapped(tmp_path: Path) -> Generator[tuple[Trapped, socket.socket]]:
-    """A shell in the repository, and who must not be contacted."""
+def hostile(tmp_path: Path) -> Generator[tuple[HostileRepository, socket.socket]]:
+    """Return a shell in the repository, and the socket that must not be contacted."""
     with listener() as server:
-        yield Trapped(tmp_path, server.getsockname()[1]), server
+        yield HostileRepository(tmp_path, server.getsockname()[1]), server
 
 
-def test_no_read_only_command_springs_a_trap_or_reveals_a_variable(trapped: tuple[Trapped, socket.socket]) -> None:
-    repository, server = trapped
+def test_read_only_command_starts_no_program_and_reveals_no_variable(
+    hostile: tuple[HostileRepository, socket.socket],
+) -> None:
+    repository, server = hostile
     with repository.shell.serving():
         for command in COMMANDS:
             done = repository.run(*command)
-            # Trust is asked for, and nobody answers.
+            # trust requires confirmation, and standard input is empty
             assert done.returncode == (2 if "trust" in command else 0), (command, done.stderr)
             assert "Traceback" not in done.stderr
             for hidden in (SECRET, "root:x:0:0"):
@@ -172,10 +174,10 @@ def test_no_read_only_command_springs_a_trap_or_reveals_a_variable(trapped: tupl
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace to see every call to the system")
 @pytest.mark.parametrize("command", [("mcp", "list"), ("mcp", "trust", ".")], ids=" ".join)
-def test_the_system_sees_no_program_and_no_connection_but_to_the_own_crib(
-    trapped: tuple[Trapped, socket.socket], command: tuple[str, ...], tmp_path: Path
+def test_read_only_command_connects_only_to_its_own_crib(
+    hostile: tuple[HostileRepository, socket.socket], command: tuple[str, ...], tmp_path: Path
 ) -> None:
-    repository, server = trapped
+    repository, server = hostile
     log = tmp_path / "calls"
     calls = "trace=execve,execveat,connect,sendto,sendmsg,bind,fork,vfork"
     repository.run(*command, before=(str(shutil.which("strace")), "-f", "-qq", "-e", calls, "-o", str(log)))

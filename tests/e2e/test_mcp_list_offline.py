@@ -1,4 +1,4 @@
-"""`toolcrib mcp list` while no crib runs: it reads files, starts no host, and is fast."""
+"""`toolcrib mcp list` without a running crib reads files, starts no host, and is fast."""
 
 import json
 import resource
@@ -26,12 +26,12 @@ finally:
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """A shell in which no crib runs."""
+    """Return a shell. No crib runs."""
     return Shell.at(tmp_path)
 
 
 def add_lab(shell: Shell) -> None:
-    """Configure a server that can be connected."""
+    """Configure a server that can connect."""
     entry = {"command": sys.executable, "args": ["-m", "upstreams.changing_tools"], "env": {"PYTHONPATH": str(TESTS)}}
     (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": {"lab": entry}}), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""The commands of recordings with the real Claude Code: recorded in one home, replayed in another that has no model."""
+"""The recording commands with the real Claude Code: recorded in one home, replayed in another home without a model."""
 
 import json
 import os
@@ -21,12 +21,14 @@ SCRIPT: JsonObject = {
 
 
 def person(folder: Path, model: str | None) -> Shell:
-    """A person with an empty home, whose Claude Code has this model or none."""
+    """Return a shell with an empty home, whose Claude Code uses this model, or none."""
     folder.mkdir()
     own = bare_environment(folder) if model is None else claude_environment(folder, model)
     path = os.pathsep.join((str(Path(sys.executable).parent), "/usr/bin", "/bin"))
     home = {"TOOLCRIB_HOME": str(folder / "crib"), "TOOLCRIB_PORT": "0", "PATH": path, "IS_SANDBOX": "1"}
-    kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}  # the tree under test
+    kept = {
+        name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ
+    }  # so that commands import the tree under test
     return Shell(folder, {**own, **kept, **home})
 
 
@@ -41,7 +43,7 @@ def sessions(shell: Shell) -> list[str]:
 
 
 def events(shell: Shell, session: str) -> list[JsonObject]:
-    """The exported events, without their time and the session's id."""
+    """Return the exported events without their times and the session's id."""
     lines = run(shell, "sessions", "export", session, "--json").replace(session, "ID").splitlines()
     return [{key: value for key, value in json.loads(line).items() if key != "at"} for line in lines]
 

@@ -1,4 +1,4 @@
-"""`toolcrib serve` as a person uses it: ready, joined, refused, ended."""
+"""`toolcrib serve` at a terminal: start, ready line, joining, refusals, and end."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def get(url: str, **options: str) -> httpx2.Response:
         return client.get(url, headers=options)
 
 
-def test_the_ready_line_is_true(shell: Shell) -> None:
+def test_ready_line_describes_the_running_crib(shell: Shell) -> None:
     with shell.serving() as crib:
         assert crib.ready["event"] == "ready"
         assert crib.ready["home"] == str(shell.home)
@@ -44,7 +44,7 @@ def test_the_ready_line_is_true(shell: Shell) -> None:
         assert run["version"] == __version__
 
 
-def test_open_prints_an_address_that_signs_in_and_the_browser_stays_signed_in(shell: Shell) -> None:
+def test_open_prints_a_link_that_signs_in_and_the_session_survives_a_restart(shell: Shell) -> None:
     with shell.serving() as crib:
         url = shell.run("open", "--print").stdout.strip()
         entered = get(url)
@@ -61,21 +61,21 @@ def test_open_without_a_running_crib_exits_5_and_names_the_command(shell: Shell)
     assert "toolcrib serve" in done.stderr
 
 
-def test_a_person_is_told_the_addresses_in_words(shell: Shell) -> None:
+def test_serve_prints_its_addresses_as_text(shell: Shell) -> None:
     process = shell.start("serve")
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(9)]
     process.terminate()
     process.communicate(timeout=LIMIT)
-    said = "".join(lines)
-    assert said.startswith(f"Toolcrib {__version__} is ready. Press Ctrl-C to stop.\n")
-    assert "`toolcrib connect APP`" in said
+    output = "".join(lines)
+    assert output.startswith(f"Toolcrib {__version__} is ready. Press Ctrl-C to stop.\n")
+    assert "`toolcrib connect APP`" in output
     assert re.fullmatch(r"  console  http://127\.0\.0\.1:\d+/login\?code=[\w-]+\n", lines[-1])
-    assert re.search(r"^  MCP      http://127\.0\.0\.1:\d+/mcp$", said, re.MULTILINE)
-    assert f"  home     {shell.home}\n" in said
+    assert re.search(r"^  MCP      http://127\.0\.0\.1:\d+/mcp$", output, re.MULTILINE)
+    assert f"  home     {shell.home}\n" in output
 
 
-def test_toolcrib_alone_serves(shell: Shell) -> None:
+def test_toolcrib_without_a_command_serves(shell: Shell) -> None:
     process = shell.start("--json")
     assert process.stdout is not None
     assert json.loads(process.stdout.readline())["event"] == "ready"
@@ -84,7 +84,7 @@ def test_toolcrib_alone_serves(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_ends_it_in_good_order(shell: Shell, number: signal.Signals, code: int) -> None:
+def test_signal_stops_serve_and_frees_its_port(shell: Shell, number: signal.Signals, code: int) -> None:
     with shell.serving() as crib:
         port = crib.port
         assert crib.end(number) == code
@@ -107,7 +107,7 @@ def test_commands_join_the_running_crib_and_see_its_settings(shell: Shell) -> No
         assert str(crib.process.pid) in shell.run("settings").stderr
 
 
-def test_a_second_serve_says_who_runs_gives_a_way_in_and_exits_5(shell: Shell) -> None:
+def test_second_serve_names_the_running_crib_and_exits_5(shell: Shell) -> None:
     with shell.serving() as crib:
         done = shell.run("serve", "--json")
         assert done.returncode == 5
@@ -144,12 +144,12 @@ def wait_for(path: Path) -> None:
 
 
 def wait_for_lock_attempt(process: Running) -> None:
-    """Give a process the time it takes to come to the lock; it must still be waiting then."""
+    """Give a process time to reach the lock. It must still wait then."""
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(3)
 
 
-def test_a_killed_crib_leaves_a_home_that_works(shell: Shell) -> None:
+def test_home_works_after_its_crib_was_killed(shell: Shell) -> None:
     with shell.serving() as crib:
         assert crib.end(signal.SIGKILL) == -signal.SIGKILL
     assert (shell.home / "run.json").exists()
@@ -178,7 +178,7 @@ def leave_a_child() -> int:
 '''
 
 
-def test_the_children_of_a_killed_crib_keep_neither_its_home_nor_its_port(shell: Shell) -> None:
+def test_children_of_a_killed_crib_keep_neither_its_home_nor_its_port(shell: Shell) -> None:
     (shell.home / "tools" / "forking.py").write_text(FORKING, encoding="utf-8")
     with shell.serving() as crib:
         child = shell.json("tools", "call", "forking/leave_a_child")["structuredContent"]["result"]
@@ -190,7 +190,7 @@ def test_the_children_of_a_killed_crib_keep_neither_its_home_nor_its_port(shell:
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_crib_that_hangs_is_named_and_not_waited_for_without_end(shell: Shell) -> None:
+def test_command_names_the_process_that_hangs_and_exits_5(shell: Shell) -> None:
     with shell.serving() as crib:
         crib.process.send_signal(signal.SIGSTOP)
         done = shell.run("tools", "list", "--json")
@@ -200,7 +200,7 @@ def test_a_crib_that_hangs_is_named_and_not_waited_for_without_end(shell: Shell)
         assert f"Process {crib.process.pid} holds {shell.home}" in error["message"]
 
 
-def test_an_occupied_port_is_a_sentence_with_a_way_out(shell: Shell) -> None:
+def test_occupied_port_is_an_error_with_a_hint(shell: Shell) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -214,13 +214,13 @@ def test_an_occupied_port_is_a_sentence_with_a_way_out(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "::"])
-def test_an_address_that_others_could_reach_is_refused(shell: Shell, host: str) -> None:
+def test_serve_refuses_an_address_that_other_machines_can_reach(shell: Shell, host: str) -> None:
     done = shell.run("serve", "--host", host, "--json")
     assert done.returncode == 1
     assert json.loads(done.stdout)["error"]["code"] == "bind.refused"
 
 
-def test_the_browser_is_opened_with_the_link_when_asked_for(shell: Shell, tmp_path: Path) -> None:
+def test_open_option_opens_the_browser_with_the_link(shell: Shell, tmp_path: Path) -> None:
     opened, browser = tmp_path / "opened", tmp_path / "browser"
     browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}.part && mv {opened}.part {opened}\n', encoding="utf-8")
     browser.chmod(browser.stat().st_mode | stat.S_IXUSR)
@@ -229,69 +229,69 @@ def test_the_browser_is_opened_with_the_link_when_asked_for(shell: Shell, tmp_pa
         assert opened.read_text(encoding="utf-8") == crib.ready["console"]
 
 
-def test_no_browser_is_no_failure(shell: Shell) -> None:
+def test_serve_starts_without_a_browser(shell: Shell) -> None:
     with shell.serving("--open") as crib:
         assert get(f"{crib.url}/healthz").status_code == 200
 
 
-def test_nothing_says_the_token(shell: Shell) -> None:
+def test_token_is_never_printed_logged_or_in_arguments(shell: Shell) -> None:
     loud = shell.having(TOOLCRIB_LOG_LEVEL="debug")
     with loud.serving() as crib:
         token = (shell.home / "token").read_text(encoding="utf-8").strip()
-        said = [loud.run(*line) for line in (["tools", "list"], ["settings"], ["tools", "call", "toolcrib/ping"])]
+        output = [loud.run(*line) for line in (["tools", "list"], ["settings"], ["tools", "call", "toolcrib/ping"])]
         arguments = Path(f"/proc/{crib.process.pid}/cmdline")
         shown = arguments.read_bytes().decode() if arguments.exists() else ""
         crib.end(signal.SIGTERM)
         assert crib.process.stderr is not None
         shown += json.dumps(crib.ready) + crib.process.stderr.read()
-    shown += "".join(done.stdout + done.stderr for done in said)
+    shown += "".join(done.stdout + done.stderr for done in output)
     shown += "".join(path.read_text(encoding="utf-8") for path in (shell.home / "logs").iterdir())
     assert len(token) >= 43
     assert token not in shown
     assert {mode for name, mode in modes(shell.home / "logs").items() if name != "."} == {0o600}
 
 
-def test_a_terminal_is_shown_a_table_that_obeys_only_us(shell: Shell) -> None:
+def test_terminal_receives_colours_and_no_other_control_characters(shell: Shell) -> None:
     colours = re.compile(r"\x1b\[[0-9;]*m")
     with shell.serving():
-        said = on_terminal(shell, "tools", "list")
-        assert "lab/greet" in said
-        assert colours.search(said)
-        assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]", colours.sub("", said))
+        output = on_terminal(shell, "tools", "list")
+        assert "lab/greet" in output
+        assert colours.search(output)
+        assert not re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]", colours.sub("", output))
         assert "\x1b" not in on_terminal(shell.having(NO_COLOR="1"), "tools", "list")
         assert "\x1b" not in on_terminal(shell.having(TERM="dumb"), "tools", "list")
         assert "\x1b" not in on_terminal(shell, "tools", "call", "lab/hostile", "--json")
 
 
 def on_terminal(shell: Shell, *arguments: str) -> str:
-    """What a command writes if standard output is a terminal."""
+    """Run a command with a terminal as standard output, and return what it writes."""
     parent, child = pty.openpty()
     variables = {"TERM": "xterm-256color", "COLUMNS": "100", **shell.variables}
     with subprocess.Popen(
         shell.command(*arguments), cwd=shell.folder, env=variables, stdin=child, stdout=child, stderr=subprocess.PIPE
     ) as process:
         os.close(child)
-        said = b""
+        output = b""
         while True:
             try:
                 more = os.read(parent, 65_536)
-            except OSError:  # what Linux says at the end of a terminal
+            except OSError:  # Linux raises this at the end of a terminal
                 break
             if not more:
                 break
-            said += more
+            output += more
         os.close(parent)
         assert process.wait(LIMIT) == 0
-    return said.decode()
+    return output.decode()
 
 
-def test_the_front_ends_quietly_when_its_client_does(shell: Shell) -> None:
+def test_front_exits_quietly_at_the_end_of_its_input(shell: Shell) -> None:
     done = shell.run("stdio", stdin="")
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_front_in_good_order(shell: Shell, number: signal.Signals, code: int) -> None:
+def test_signal_stops_the_front_and_its_crib(shell: Shell, number: signal.Signals, code: int) -> None:
     command = shell.command("stdio")
     with subprocess.Popen(
         command, cwd=shell.folder, env=shell.variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -305,20 +305,20 @@ def test_a_signal_ends_the_front_in_good_order(shell: Shell, number: signal.Sign
 
 
 @pytest.mark.parametrize("agent", ["nobody", "", "..", "Reviewer"])
-def test_a_front_of_an_agent_that_is_not_there_says_so_and_ends(shell: Shell, agent: str) -> None:
+def test_front_of_unknown_agent_exits_3(shell: Shell, agent: str) -> None:
     done = shell.run("stdio", "--agent", agent, stdin="")
     assert (done.returncode, done.stdout) == (3, ""), done.stderr
     assert not (shell.home / "run.json").exists()
 
 
-def test_the_front_of_an_unknown_agent_names_it_and_what_to_run(shell: Shell) -> None:
+def test_front_of_unknown_agent_names_it_and_the_list_command(shell: Shell) -> None:
     done = shell.run("stdio", "--agent", "nobody", stdin="")
     assert "Agent with ID 'nobody' not found." in done.stderr
     assert "toolcrib agents list" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_the_front_of_an_agent_speaks_as_it(shell: Shell) -> None:
+def test_front_of_an_agent_serves_its_instructions(shell: Shell) -> None:
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
     done = shell.run("stdio", "--agent", "reviewer", stdin=f"{line}\n")

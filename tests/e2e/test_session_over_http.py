@@ -1,4 +1,4 @@
-"""A session over HTTP with the real Claude Code and the scripted model: call, approval, question, fork, export."""
+"""A session over HTTP with the real Claude Code and the scripted model: call, approval, question, fork and export."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -23,7 +23,7 @@ BOUND = 60.0
 
 @pytest.fixture
 async def holding(claude_environment: Environment, tmp_path: Path) -> AsyncGenerator[Holding]:
-    """A crib on a free port whose agents think with the scripted model."""
+    """Run a crib on a free port whose agents use the scripted model."""
     settings = Settings(home=tmp_path / "home")
     async with hold(settings, kind="serve", port=0, environment=claude_environment) as holding:
         yield holding
@@ -31,15 +31,15 @@ async def holding(claude_environment: Environment, tmp_path: Path) -> AsyncGener
 
 @pytest.fixture
 async def client(holding: Holding, tmp_path: Path) -> AsyncGenerator[ApiClient]:
-    """The owner's command line in a project."""
+    """Return the owner's API client, as the command line in a project has it."""
     project = tmp_path / "project"
     project.mkdir()
     async with ApiClient(holding.info.url, owner_token(holding.crib.home), source="cli", cwd=str(project)) as client:
         yield client
 
 
-async def answered(client: ApiClient, id: str, after: int) -> list[SessionEvent]:
-    """Follow an answer to its end; a person approves what is asked and chooses the first."""
+async def follow_answer(client: ApiClient, id: str, after: int) -> list[SessionEvent]:
+    """Follow an answer to its end. Approves every call and chooses the first answer of every question."""
     events: list[SessionEvent] = []
     with anyio.fail_after(BOUND):
         async for event in client.sessions.events(id, after):
@@ -54,11 +54,11 @@ async def answered(client: ApiClient, id: str, after: int) -> list[SessionEvent]
     return events
 
 
-def told(events: list[SessionEvent]) -> list[str]:
+def kinds(events: list[SessionEvent]) -> list[str]:
     return [event.kind for event in events if event.kind not in ("session_status", "text_delta", "tool_call_delta")]
 
 
-async def test_a_session_from_the_first_word_to_its_export(client: ApiClient, scripted_model: ScriptedModel) -> None:
+async def test_session_calls_asks_forks_and_exports(client: ApiClient, scripted_model: ScriptedModel) -> None:
     options = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]
     question = {"question": "Which?", "header": "H", "multiSelect": False, "options": options}
     scripted_model.scripts["all"] = [
@@ -69,8 +69,8 @@ async def test_a_session_from_the_first_word_to_its_export(client: ApiClient, sc
     session = await client.sessions.create({"model": "claude-sonnet-4-5"})
     assert (session["source"], session["mode"], session["runner"]) == ("cli", "default", "claude")
     sent = await client.sessions.send(session["id"], "Go [[script:all]]")
-    events = await answered(client, session["id"], sent["seq"] - 1)
-    assert told(events) == [
+    events = await follow_answer(client, session["id"], sent["seq"] - 1)
+    assert kinds(events) == [
         "user_message", "text_message", "tool_call_start", "tool_call_end", "approval_required", "approval_resolved",
         "tool_result", "tool_call_start", "tool_call_end", "question_prompt", "question_answered", "tool_result",
         "text_message", "done",
@@ -86,7 +86,7 @@ async def test_a_session_from_the_first_word_to_its_export(client: ApiClient, sc
     assert shown["inputTokens"] > 0
     fork = await client.sessions.fork(session["id"])
     again = await client.sessions.send(fork["id"], "Once more [[script:all]]")
-    assert told(await answered(client, fork["id"], again["seq"]))[-1] == "done"
+    assert kinds(await follow_answer(client, fork["id"], again["seq"]))[-1] == "done"
     text = b"".join([piece async for piece in client.sessions.transcript(session["id"], "markdown")]).decode()
     assert text.index("I look.") < text.index("pong") < text.index("Which?") < text.index("All done.")
     for id in (session["id"], fork["id"]):

@@ -1,4 +1,4 @@
-"""How `toolcrib serve` stops: calls in flight end, new ones are refused, and a front takes over or gives way."""
+"""Stopping `toolcrib serve`: calls in flight finish, new calls are refused, and a front takes over or gives way."""
 
 import json
 import signal
@@ -45,7 +45,7 @@ def owner(shell: Shell, url: str) -> Generator[httpx2.Client]:
         yield client
 
 
-class Holding:
+class HeldCall:
     """A call of `lab/hold` in flight, in a thread."""
 
     def __init__(self, shell: Shell, crib: Serving) -> None:
@@ -63,15 +63,15 @@ class Holding:
 
 
 def stopping(crib: Serving) -> str:
-    """Send the signal; what the crib says it waits for."""
+    """Send SIGTERM and return the line in which the crib reports its pending calls."""
     crib.process.send_signal(signal.SIGTERM)
     assert crib.process.stderr is not None
     return crib.process.stderr.readline()
 
 
-def test_calls_in_flight_end_and_new_ones_are_refused_while_the_crib_stops(shell: Shell) -> None:
+def test_calls_in_flight_finish_and_new_ones_are_refused_while_the_crib_stops(shell: Shell) -> None:
     with shell.serving() as crib:
-        held = Holding(shell, crib)
+        held = HeldCall(shell, crib)
         assert "1 call to finish (lab/hold)" in stopping(crib)
         with owner(shell, crib.url) as client:
             refused = client.post("/api/tools/lab/greet/call", json={"arguments": {"name": "Ada"}})
@@ -96,22 +96,22 @@ def test_calls_in_flight_end_and_new_ones_are_refused_while_the_crib_stops(shell
     assert shell.json("audit", "verify")["ok"] is True
 
 
-def test_a_second_signal_ends_the_wait(shell: Shell) -> None:
+def test_second_signal_ends_the_wait(shell: Shell) -> None:
     with shell.having(TOOLCRIB_STOP_GRACE="3600").serving() as crib:
-        Holding(shell, crib)
+        HeldCall(shell, crib)
         assert "Waiting up to 3600 s" in stopping(crib)
         assert crib.end(signal.SIGTERM) == 143
 
 
 def test_calls_get_no_more_than_the_grace_time(shell: Shell) -> None:
     with shell.having(TOOLCRIB_STOP_GRACE="0.2").serving() as crib:
-        Holding(shell, crib)
+        HeldCall(shell, crib)
         assert "Waiting up to 0.2 s" in stopping(crib)
         assert crib.process.wait(LIMIT) == 143
 
 
 class Front:
-    """A `toolcrib stdio` and its client."""
+    """A `toolcrib stdio` process and its client."""
 
     def __init__(self, shell: Shell) -> None:
         self.process = subprocess.Popen(
@@ -133,7 +133,7 @@ class Front:
         self.process.stdin.flush()
 
     def ask(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a request; notifications before it are passed over."""
+        """Send a request and return its answer. Skips notifications."""
         assert self.process.stdout is not None
         self._send({"jsonrpc": "2.0", "id": method, "method": method, "params": params})
         while True:
@@ -142,12 +142,12 @@ class Front:
                 return answer
 
     def port(self) -> int:
-        """The port of the crib that answers a call."""
+        """Call a tool and return the port of the crib that answers."""
         called = self.ask("tools/call", {"name": "toolcrib_get_server_info", "arguments": {}})
         return called["result"]["structuredContent"]["port"]
 
     def end(self) -> None:
-        """Close the client's end."""
+        """Close standard input; the process must exit with 0."""
         assert self.process.stdin is not None
         self.process.stdin.close()
         assert self.process.wait(LIMIT) == 0
@@ -156,13 +156,13 @@ class Front:
         self.process.stdout.close()
 
 
-def test_a_front_takes_over_on_the_same_port_and_gives_way_to_the_next_serve(shell: Shell) -> None:
+def test_front_takes_over_on_the_same_port_and_gives_way_to_the_next_serve(shell: Shell) -> None:
     run = shell.home / "run.json"
     with shell.serving() as crib:
         front = Front(shell)
         with owner(shell, crib.url) as client:
-            begun = client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO})
-            session = {"mcp-session-id": begun.headers["mcp-session-id"]}
+            opened = client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO})
+            session = {"mcp-session-id": opened.headers["mcp-session-id"]}
         assert front.port() == crib.port
         assert crib.end(signal.SIGTERM) == 143
         assert front.port() == crib.port
@@ -187,7 +187,7 @@ HEAVY = frozenset({
 })  # fmt: skip
 
 
-def test_a_front_that_joins_imports_no_host_and_no_web_stack(shell: Shell) -> None:
+def test_front_that_joins_imports_no_host_and_no_web_stack(shell: Shell) -> None:
     lines = [
         json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}),
         json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}),
@@ -211,7 +211,7 @@ def test_a_front_that_joins_imports_no_host_and_no_web_stack(shell: Shell) -> No
     assert not imported & HEAVY
 
 
-def test_a_removed_token_file_does_not_strand_the_command_line(shell: Shell) -> None:
+def test_removed_token_file_is_written_again_and_commands_still_work(shell: Shell) -> None:
     with shell.serving() as crib:
         file = shell.home / "token"
         secret = file.read_text(encoding="ascii")

@@ -1,4 +1,4 @@
-"""`toolcrib tools` and `toolcrib audit` as a person uses them, beside a running crib and without one."""
+"""`toolcrib tools` and `toolcrib audit`, beside a running crib and without one."""
 
 import json
 import re
@@ -14,19 +14,19 @@ from e2e.shell import Shell, modes
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """A shell in which no crib runs."""
+    """Return a shell. No crib runs."""
     return Shell.at(tmp_path)
 
 
 @pytest.fixture(scope="module")
 def joined(tmp_path_factory: pytest.TempPathFactory) -> Generator[Shell]:
-    """A shell beside a crib that runs, whose commands join it: quicker, so used wherever it makes no difference."""
+    """Return a shell beside a running crib. Commands that join it are faster."""
     shell = Shell.at(tmp_path_factory.mktemp("joined"))
     with shell.serving():
         yield shell
 
 
-def test_the_list_shows_own_and_built_in_tools_and_the_crib_is_gone_after_it(shell: Shell) -> None:
+def test_list_shows_own_and_built_in_tools_and_leaves_no_crib_running(shell: Shell) -> None:
     done = shell.run("tools", "list")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -40,7 +40,7 @@ def test_the_list_shows_own_and_built_in_tools_and_the_crib_is_gone_after_it(she
     assert not (shell.home / "run.json").exists()
 
 
-def test_the_json_list_has_the_public_shape_and_can_be_narrowed(joined: Shell) -> None:
+def test_json_list_has_the_public_members_and_filters_by_server(joined: Shell) -> None:
     tools = joined.json("tools", "list", "--server", "lab")
     assert {tool["ref"] for tool in tools} == {
         "lab/greet",
@@ -55,11 +55,11 @@ def test_the_json_list_has_the_public_shape_and_can_be_narrowed(joined: Shell) -
     assert greet["marks"] == {"readOnly": True, "destructive": False, "privileged": False, "schedulerBlocked": False}
 
 
-def test_the_list_is_what_that_source_would_see(joined: Shell) -> None:
+def test_list_shows_the_tools_of_a_source(joined: Shell) -> None:
     assert "lab/secret" in {tool["ref"] for tool in joined.json("tools", "list", "--source", "web")}
 
 
-def test_a_broken_module_is_one_warning_and_the_rest_works(shell: Shell) -> None:
+def test_broken_module_causes_one_warning_and_other_tools_are_listed(shell: Shell) -> None:
     (shell.home / "tools" / "broken.py").write_text("import no_such_module_anywhere\n", encoding="utf-8")
     done = shell.run("tools", "list", "--json")
     assert done.returncode == 0
@@ -70,7 +70,7 @@ def test_a_broken_module_is_one_warning_and_the_rest_works(shell: Shell) -> None
     assert "Traceback" not in done.stderr
 
 
-def test_a_tool_is_shown_in_full(joined: Shell) -> None:
+def test_show_prints_the_whole_description_and_schema(joined: Shell) -> None:
     done = joined.run("tools", "show", "lab/greet")
     assert done.returncode == 0
     assert "Greet somebody.\n\nAs often as is asked." in done.stdout
@@ -78,7 +78,7 @@ def test_a_tool_is_shown_in_full(joined: Shell) -> None:
     assert joined.json("tools", "show", "lab/greet")["ref"] == "lab/greet"
 
 
-def test_a_search_finds_the_fitting_tools(joined: Shell) -> None:
+def test_search_lists_matching_tools_with_their_scores(joined: Shell) -> None:
     assert [tool["ref"] for tool in joined.json("tools", "search", "greet", "somebody")] == ["lab/greet"]
     shown = joined.run("tools", "search", "greet", "somebody").stdout
     assert re.search(r"lab/greet +0\.\d\d +\(name: str.*\) +Greet somebody\.", shown), shown
@@ -101,7 +101,7 @@ def test_list_with_cost_shows_tokens_calls_and_the_sum_of_each_server(joined: Sh
     assert "estimates" in done.stderr
 
 
-def test_a_call_prints_the_text_and_with_json_the_whole_answer(joined: Shell) -> None:
+def test_call_prints_text_or_the_whole_answer_as_json(joined: Shell) -> None:
     done = joined.run("tools", "call", "lab/greet", '{"name": "Ada", "times": 2}')
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "Hello, Ada. Hello, Ada.", "")
     answer = joined.json("tools", "call", "lab/greet", '{"name": "Ada"}')
@@ -114,7 +114,7 @@ def test_arguments_may_come_from_standard_input(joined: Shell) -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "Hello, Grace.")
 
 
-def test_arguments_that_are_too_long_are_refused_before_anything_runs(joined: Shell) -> None:
+def test_arguments_over_the_limit_are_refused(joined: Shell) -> None:
     small = joined.having(TOOLCRIB_MAX_BODY_BYTES="2048")
     done = small.run("tools", "call", "lab/greet", "-", stdin=json.dumps({"name": "x" * 4000}))
     assert done.returncode == 2
@@ -122,7 +122,7 @@ def test_arguments_that_are_too_long_are_refused_before_anything_runs(joined: Sh
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "text"),
     [
         (["lab/fail", '{"message": "no luck"}'], 1, "no luck"),
         (["lab/greet", '{"nane": "Ada"}'], 1, "name"),
@@ -131,10 +131,12 @@ def test_arguments_that_are_too_long_are_refused_before_anything_runs(joined: Sh
         (["lab/secret", "{}"], 4, "lab/secret"),
     ],
 )
-def test_the_exit_code_says_how_a_call_went(joined: Shell, arguments: list[str], code: int, said: str) -> None:
+def test_exit_code_depends_on_the_outcome_of_the_call(
+    joined: Shell, arguments: list[str], code: int, text: str
+) -> None:
     done = joined.run("tools", "call", *arguments)
     assert done.returncode == code, done.stderr
-    assert said in done.stdout + done.stderr
+    assert text in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     with_json = joined.run("tools", "call", *arguments, "--json")
     assert with_json.returncode == code
@@ -143,13 +145,13 @@ def test_the_exit_code_says_how_a_call_went(joined: Shell, arguments: list[str],
 
 
 @pytest.mark.parametrize("tool", ["lab/stuck", "lab/stubborn"])
-def test_a_tool_that_nothing_can_end_does_not_keep_the_command(shell: Shell, tool: str) -> None:
+def test_tool_that_cannot_be_cancelled_does_not_block_the_command(shell: Shell, tool: str) -> None:
     done = shell.run("tools", "call", tool)
     assert done.returncode == 1
     assert "0.2 s" in done.stdout
 
 
-def test_nothing_a_tool_says_is_obeyed_by_the_terminal_and_json_keeps_it(joined: Shell) -> None:
+def test_control_characters_of_tools_are_escaped_in_text_and_kept_in_json(joined: Shell) -> None:
     for line in (["tools", "call", "lab/hostile"], ["tools", "show", "lab/hostile"], ["tools", "list"]):
         done = joined.run(*line)
         assert done.returncode == 0
@@ -160,7 +162,7 @@ def test_nothing_a_tool_says_is_obeyed_by_the_terminal_and_json_keeps_it(joined:
     assert json.loads(raw)["content"][0]["text"] == "\x1b]52;c;ZXZpbA==\x07\u202egpj.exe\r done"
 
 
-def test_a_reader_that_has_seen_enough_is_no_failure(joined: Shell) -> None:
+def test_closed_output_pipe_is_no_error(joined: Shell) -> None:
     line = f"{subprocess.list2cmdline(joined.command('tools', 'list', '--json'))} | head -n 1"
     done = subprocess.run(
         ["/bin/sh", "-c", line], cwd=joined.folder, env=joined.variables, capture_output=True, text=True, timeout=60
@@ -168,7 +170,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure(joined: Shell) -> None:
     assert (done.stdout, done.stderr) == ("[\n", "")
 
 
-def test_every_call_is_in_the_audit_and_the_chain_is_whole(shell: Shell) -> None:
+def test_every_call_is_audited_and_the_chain_is_intact(shell: Shell) -> None:
     shell.run("tools", "call", "lab/greet", '{"name": "Ada"}')
     with shell.serving():
         shell.run("tools", "call", "lab/fail", '{"message": "x"}')
@@ -185,7 +187,7 @@ def test_every_call_is_in_the_audit_and_the_chain_is_whole(shell: Shell) -> None
         assert (done.returncode, done.stdout) == (0, "Verified 4 records: the chain is intact.\n")
 
 
-def test_a_chain_that_was_cut_is_found(shell: Shell) -> None:
+def test_verify_detects_a_truncated_chain(shell: Shell) -> None:
     shell.run("tools", "call", "lab/greet", '{"name": "Ada"}')
     for path in shell.home.glob("toolcrib.db*"):
         path.unlink()
@@ -195,20 +197,20 @@ def test_a_chain_that_was_cut_is_found(shell: Shell) -> None:
     assert "is broken:" in shell.run("audit", "verify").stdout
 
 
-def test_a_wrong_filter_is_a_usage_error(joined: Shell) -> None:
+def test_invalid_filter_is_a_usage_error(joined: Shell) -> None:
     done = joined.run("audit", "--since", "yesterday-ish")
     assert done.returncode == 2
     assert "since" in done.stderr
 
 
-def test_many_commands_at_once_share_the_home(shell: Shell) -> None:
+def test_concurrent_commands_share_the_home(shell: Shell) -> None:
     with ThreadPoolExecutor(4) as pool:
         calls = [pool.submit(shell.run, "tools", "call", "lab/greet", '{"name": "Ada"}') for _ in range(4)]
     assert [call.result().returncode for call in calls] == [0] * 4, [call.result().stderr for call in calls]
     assert shell.json("audit", "verify")["records"] == 8
 
 
-def test_everything_in_the_home_is_private_whatever_the_umask(shell: Shell) -> None:
+def test_files_in_the_home_are_private_whatever_the_umask(shell: Shell) -> None:
     done = shell.run(
         "tools", "call", "lab/greet", '{"name": "Ada"}', preexec=["/bin/sh", "-c", 'umask 0; exec "$@"', "sh"]
     )
@@ -219,7 +221,7 @@ def test_everything_in_the_home_is_private_whatever_the_umask(shell: Shell) -> N
     assert {"token", "toolcrib.db", "audit.head", "lock", "logs/toolcrib.log"} <= set(own)
 
 
-def test_a_damaged_database_is_a_sentence(shell: Shell) -> None:
+def test_damaged_database_is_an_error_without_a_traceback(shell: Shell) -> None:
     (shell.home / "toolcrib.db").write_bytes(b"this is not a database" * 1000)
     done = shell.run("tools", "list")
     assert done.returncode == 5
@@ -251,16 +253,14 @@ def test_unused_tools_are_hidden_after_consent_and_shown_again(shell: Shell) -> 
         (["mcp", "trust", "./tolls"], "tools?"),
     ],
 )
-def test_an_unknown_name_that_filters_a_list_is_an_error_with_a_suggestion(
-    joined: Shell, words: list[str], hint: str
-) -> None:
+def test_unknown_name_in_a_filter_exits_3_with_a_suggestion(joined: Shell, words: list[str], hint: str) -> None:
     (joined.folder / "tools").mkdir(exist_ok=True)
     done = joined.run(*words)
     assert done.returncode == 3, done.stderr
     assert hint in done.stderr
 
 
-def test_descriptions_are_shortened_and_listed_whole_again(joined: Shell) -> None:
+def test_descriptions_are_shortened_and_restored(joined: Shell) -> None:
     plan = joined.json("tools", "shorten")
     first = plan["tools"][0]["ref"]
     assert (plan["dryRun"], "listed" in joined.json("tools", "show", first)) == (True, False)

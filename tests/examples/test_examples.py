@@ -1,4 +1,4 @@
-"""The examples, run as a reader would: in an empty HOME, as programs of their own."""
+"""The examples run as users run them: as programs, in an empty HOME."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def anyio_backend():
 
 
 def run(home: Path, *command: str, python: str = sys.executable, **variables: str) -> str:
-    """Run Python in an empty HOME; gives what it prints."""
+    """Run Python in an empty HOME and return its output."""
     done = subprocess.run(
         [python, *command],
         cwd=home,
@@ -43,7 +43,7 @@ def run(home: Path, *command: str, python: str = sys.executable, **variables: st
 
 @pytest.fixture
 def crib(tmp_path: Path) -> Path:
-    """A home whose one server is a clock."""
+    """Return a home with one server, a clock."""
     home = tmp_path / "crib"
     home.mkdir(mode=0o700)
     clock = {"command": sys.executable, "args": ["-m", "upstreams.clock"], "env": {"PYTHONPATH": str(ROOT / "tests")}}
@@ -51,52 +51,52 @@ def crib(tmp_path: Path) -> Path:
     return home
 
 
-def test_the_page_lists_every_example_and_nothing_else() -> None:
+def test_readme_lists_every_example() -> None:
     page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    there = {each.name for each in EXAMPLES.iterdir() if each.suffix == ".py" or each.name == "plugin"}
-    assert {name for name in there if f"[{name}]({name})" in page} == there
+    examples = {each.name for each in EXAMPLES.iterdir() if each.suffix == ".py" or each.name == "plugin"}
+    assert {name for name in examples if f"[{name}]({name})" in page} == examples
 
 
-def test_tools_with_injected_dependencies(tmp_path: Path) -> None:
+def test_injected_tools_example_prints_the_forecast(tmp_path: Path) -> None:
     assert "Ulm, day 2: sunny" in run(tmp_path, str(EXAMPLES / "injected_tools.py"))
 
 
-def test_tests_of_tools(tmp_path: Path) -> None:
+def test_example_tests_pass(tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     (tmp_path / "conftest.py").write_text(ON_ASYNCIO, encoding="utf-8")
     for name in ("injected_tools.py", "test_my_tools.py"):
         shutil.copy(EXAMPLES / name, tmp_path)
-    said = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "test_my_tools.py")
-    assert "3 passed" in said
+    output = run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "test_my_tools.py")
+    assert "3 passed" in output
 
 
-def test_policy_as_code(tmp_path: Path) -> None:
-    said = run(tmp_path, str(EXAMPLES / "policy_as_code.py")).splitlines()
-    assert said[0] == "K-1: 20.00 € are on their way."
-    assert "Refunds of 200 € and more are made by accounting." in said[1]
-    assert said[2] == "ask because: New shop."
-    assert said[-1].endswith("allow would have been hidden")
+def test_policy_as_code_example_prints_decisions_and_reasons(tmp_path: Path) -> None:
+    output = run(tmp_path, str(EXAMPLES / "policy_as_code.py")).splitlines()
+    assert output[0] == "K-1: 20.00 € are on their way."
+    assert "Refunds of 200 € and more are made by accounting." in output[1]
+    assert output[2] == "ask because: New shop."
+    assert output[-1].endswith("allow would have been hidden")
 
 
-def test_a_loop_of_ones_own_with_the_claude_agent_sdk(tmp_path: Path) -> None:
+def test_claude_loop_example_calls_a_tool(tmp_path: Path) -> None:
     lines = [{"blocks": [{"tool": "mcp__weather__forecast", "input": {"city": "Ulm", "days": 1}}]},
              {"blocks": [{"text": "I read: {{last_tool_result}}"}]}]  # fmt: skip
     with ScriptedModel({"default": lines}) as model:
-        said = run(tmp_path, str(EXAMPLES / "claude_loop.py"), **claude_environment(tmp_path, model.url))
-    assert "Ulm, day 1: sunny" in said
-    assert "ended: success" in said
+        output = run(tmp_path, str(EXAMPLES / "claude_loop.py"), **claude_environment(tmp_path, model.url))
+    assert "Ulm, day 1: sunny" in output
+    assert "ended: success" in output
 
 
-def test_bridged_tools_as_plain_schemas(tmp_path: Path, crib: Path) -> None:
-    said = run(tmp_path, str(EXAMPLES / "bridged_schema.py"), TOOLCRIB_HOME=str(crib))
-    assert '"name": "mcp_time_get_current_time"' in said
-    assert "+00:00" in said
+def test_bridged_schema_example_prints_schemas_and_a_result(tmp_path: Path, crib: Path) -> None:
+    output = run(tmp_path, str(EXAMPLES / "bridged_schema.py"), TOOLCRIB_HOME=str(crib))
+    assert '"name": "mcp_time_get_current_time"' in output
+    assert "+00:00" in output
 
 
-@pytest.mark.skipif("TOOLCRIB_TEST_ALL" not in os.environ, reason="installs frameworks of others: make test-all")
+@pytest.mark.skipif("TOOLCRIB_TEST_ALL" not in os.environ, reason="installs other frameworks: make test-all")
 @pytest.mark.parametrize("name", ["bridged_pydantic_ai.py", "bridged_openai_agents.py"])
-def test_bridged_tools_in_frameworks_of_others(tmp_path: Path, crib: Path, name: str) -> None:
+def test_framework_examples_call_bridged_tools(tmp_path: Path, crib: Path, name: str) -> None:
     python = str(installed("frameworks") / "bin" / "python")
     path = str(ROOT / "src")
-    said = run(tmp_path, str(EXAMPLES / name), python=python, TOOLCRIB_HOME=str(crib), PYTHONPATH=path)
-    assert "mcp_time_get_current_time" in said
+    output = run(tmp_path, str(EXAMPLES / name), python=python, TOOLCRIB_HOME=str(crib), PYTHONPATH=path)
+    assert "mcp_time_get_current_time" in output

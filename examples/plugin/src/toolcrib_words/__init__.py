@@ -1,1 +1,1 @@
-"""Counts words: an example of a Toolcrib plugin. Its tools are in `tools`, what it asks for in the manifest."""
+"""Counts words: an example of a Toolcrib plugin. The module `tools` has its tools, the manifest its capabilities."""

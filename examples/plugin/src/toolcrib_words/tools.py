@@ -7,11 +7,11 @@ from typing_extensions import TypedDict
 
 from toolcrib import InvalidRequest, tool
 
-LARGEST = 10 * 1024 * 1024
+MAX_BYTES = 10 * 1024 * 1024
 
 
-class Counted(TypedDict):
-    """What a text has."""
+class Counts(TypedDict):
+    """The counts of a text."""
 
     words: int
     lines: int
@@ -19,15 +19,15 @@ class Counted(TypedDict):
 
 
 @tool(read_only=True)
-def count_text(text: Annotated[str, "What to count."]) -> Counted:
+def count_text(text: Annotated[str, "What to count."]) -> Counts:
     """Count the words, lines and characters of a text. Use it when asked how long something is."""
     return {"words": len(text.split()), "lines": len(text.splitlines()), "characters": len(text)}
 
 
 @tool(read_only=True)
-def count_file(path: Annotated[str, "The full path of a UTF-8 file, up to 10 MiB."]) -> Counted:
+def count_file(path: Annotated[str, "The full path of a UTF-8 file, up to 10 MiB."]) -> Counts:
     """Count the words, lines and characters of a text file. Use it instead of reading a long file yourself."""
     file = Path(path)
-    if not file.is_absolute() or not file.is_file() or file.stat().st_size > LARGEST:
-        raise InvalidRequest("request.invalid", f"{path} is not a file that can be counted.", "Name another one.")
+    if not file.is_absolute() or not file.is_file() or file.stat().st_size > MAX_BYTES:
+        raise InvalidRequest("request.invalid", f"{path} is no file of up to 10 MiB.", "Pass the full path of a file.")
     return count_text(file.read_text(encoding="utf-8", errors="replace"))
