@@ -21,7 +21,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
 
-from e2e.forked_commands import warm
+from e2e.forked_commands import fork_server
 from http_clients import PLAIN
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,8 +49,8 @@ class Reader:
     environment: dict[str, str]
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        if command[0] == "toolcrib" and (forks := warm()) is not None:
-            return forks.run(command[1:], self.folder, self.environment, None, 60)
+        if command[0] == "toolcrib" and (server := fork_server()) is not None:
+            return server.run(command[1:], self.folder, self.environment, None, 60)
         return subprocess.run(
             command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60, check=False
         )

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from e2e.forked_commands import Forked, fork_server
+from e2e.forked_commands import ForkedCommand, fork_server
 from http_clients import NO_KEYRING
 from toolcrib.model.json import Json, JsonObject
 
 LIMIT = 60.0
-Running = subprocess.Popen[str] | Forked
+Running = subprocess.Popen[str] | ForkedCommand
 """A command that was started and may still run."""
 TOOLS = '''
 """Tools to try from the command line."""
