@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 SLICES = 2 * int(SOON / SLICE)
 
 
-def busy(seconds: float) -> None:
+def spin(seconds: float) -> None:
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
         pass
@@ -30,7 +30,7 @@ async def test_other_tasks_run_after_each_slice_and_more_often_after_a_while() -
         nonlocal begun
         for number in range(SLICES):
             begun += 1
-            busy(SLICE)
+            spin(SLICE)
             yield number
 
     async def work() -> None:
@@ -41,7 +41,7 @@ async def test_other_tasks_run_after_each_slice_and_more_often_after_a_while() -
         while not made:
             await anyio.lowlevel.checkpoint()
             turns[begun] += 1
-            busy(IDLE)
+            spin(IDLE)
     assert made == list(range(SLICES)), "all items are made, in order"
     assert all(turns[number] for number in range(1, SLICES))
     assert turns[SLICES - 1] > turns[1], "long work rests"

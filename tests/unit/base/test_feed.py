@@ -11,7 +11,7 @@ from toolcrib.model.errors import NotFound
 pytestmark = pytest.mark.anyio
 
 
-async def take(feed: Feed, count: int, after: int | None = None) -> list[int]:
+async def next_numbers(feed: Feed, count: int, after: int | None = None) -> list[int]:
     """Return the numbers of the next events."""
     seen: list[int] = []
     with anyio.fail_after(5):
@@ -29,7 +29,7 @@ async def test_follower_gets_kept_events_and_then_new_ones() -> None:
     seen: list[int] = []
 
     async def follow() -> None:
-        seen.extend(await take(feed, 5, after=1))
+        seen.extend(await next_numbers(feed, 5, after=1))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(follow)
@@ -45,7 +45,7 @@ async def test_follower_without_a_number_gets_only_new_events() -> None:
     async with anyio.create_task_group() as tasks:
 
         async def follow() -> None:
-            assert await take(feed, 1) == [2]
+            assert await next_numbers(feed, 1) == [2]
 
         tasks.start_soon(follow)
         await anyio.lowlevel.checkpoint()
@@ -60,7 +60,9 @@ def test_kept_number_is_followed_exactly_and_another_is_rejected(total: int, cap
     kept = max(0, total - capacity) <= after <= total
     if kept:
         assert (
-            anyio.run(take, feed, total - after, after) == list(range(after + 1, total + 1)) if total > after else True
+            anyio.run(next_numbers, feed, total - after, after) == list(range(after + 1, total + 1))
+            if total > after
+            else True
         )
     else:
         with pytest.raises(NotFound, match="no longer kept"):
@@ -70,7 +72,7 @@ def test_kept_number_is_followed_exactly_and_another_is_rejected(total: int, cap
 async def test_zero_is_the_first_event_of_any_feed() -> None:
     feed = Feed(start=1_000, capacity=2)
     feed.publish("notice", {})
-    assert await take(feed, 1, after=0) == [1_001]
+    assert await next_numbers(feed, 1, after=0) == [1_001]
     for _ in range(2):
         feed.publish("notice", {})
     with pytest.raises(NotFound):
@@ -106,9 +108,9 @@ def test_event_numbers_are_positive_and_exact_in_json() -> None:
 
 
 async def test_listener_gets_every_event_until_it_stops() -> None:
-    feed, heard = Feed(), list[str]()
-    stop = feed.listen(lambda event: heard.append(event.kind))
+    feed, kinds = Feed(), list[str]()
+    stop = feed.listen(lambda event: kinds.append(event.kind))
     feed.publish("notice", {})
     stop()
     feed.publish("catalog_changed", {})
-    assert heard == ["notice"]
+    assert kinds == ["notice"]

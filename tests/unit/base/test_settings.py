@@ -116,8 +116,8 @@ def test_default_cwd_cannot_contain_the_home(tmp_path: Path) -> None:
         variables = Environment({"TOOLCRIB_HOME": str(tmp_path), "TOOLCRIB_DEFAULT_CWD": str(place)})
         with pytest.raises(ConfigError, match="contains the crib's home"):
             load_settings(variables)
-    beside = tmp_path.parent / "beside"
-    assert load(tmp_path, f'default_cwd = "{beside}"').settings.default_cwd == beside
+    sibling = tmp_path.parent / "beside"
+    assert load(tmp_path, f'default_cwd = "{sibling}"').settings.default_cwd == sibling
 
 
 @pytest.mark.parametrize(

@@ -16,20 +16,20 @@ VALUE = "1"
 """A valid number that is not the name of anything."""
 
 
-def leaves(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
+def leaf_commands(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
     """Yield the words of every command, with a value for each required parameter."""
     for name, inner in getattr(command, "commands", {}).items():
-        yield from leaves(inner, *path, name)
+        yield from leaf_commands(inner, *path, name)
     if not getattr(command, "commands", {}) or getattr(command, "invoke_without_command", False):
         needed = [parameter for parameter in command.params if parameter.required]
         options = [word for each in needed if each.param_type_name == "option" for word in (each.opts[0], VALUE)]
         yield (*path, *options, *(VALUE for each in needed if each.param_type_name == "argument"))
 
 
-ALL = sorted(each for each in leaves(get_command(command_tree())) if each)
+ALL = sorted(each for each in leaf_commands(get_command(command_tree())) if each)
 
 
-def document(capsys: pytest.CaptureFixture[str]) -> Any:
+def printed_document(capsys: pytest.CaptureFixture[str]) -> Any:
     printed = capsys.readouterr()
     assert "Traceback" not in printed.err
     return json.loads(printed.out)
@@ -42,7 +42,7 @@ def test_there_are_more_than_90_commands() -> None:
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_unusable_home_prints_one_json_document(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     code = main([*words, "--json", "--home", UNUSABLE])
-    printed = document(capsys)
+    printed = printed_document(capsys)
     if words[0] in NEED_NO_HOME:
         assert code == NEED_NO_HOME[words[0]]
     else:
@@ -53,4 +53,4 @@ def test_unusable_home_prints_one_json_document(words: tuple[str, ...], capsys: 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_invalid_option_prints_one_json_document(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "--json", "--no-such-option"]) == 2
-    assert document(capsys)["error"]["code"] == "cli.usage"
+    assert printed_document(capsys)["error"]["code"] == "cli.usage"

@@ -20,7 +20,7 @@ def home(tmp_path: Path) -> Home:
 
 
 @pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
+def restored_logging() -> Iterator[None]:
     root, own = logging.getLogger(), logging.getLogger("toolcrib")
     handlers, levels, raises = list(root.handlers), (root.level, own.level), logging.raiseExceptions
     yield

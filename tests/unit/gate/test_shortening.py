@@ -17,7 +17,7 @@ def make_tool(name: str, description: str, **arguments: str) -> Tool:
     return Tool(ToolRef("s", name), description, {"type": "object", "properties": properties})
 
 
-def shortened(*tools: Tool, chosen: set[str] | None = None) -> list[Tool]:
+def shorten_tools(*tools: Tool, chosen: set[str] | None = None) -> list[Tool]:
     forms = shorten(tools, {tool.ref for tool in tools if chosen is None or tool.ref.tool in chosen})
     return [forms.get(tool.ref, tool) for tool in tools]
 
@@ -27,7 +27,7 @@ def argument(tool: Tool, name: str) -> Json:
 
 
 def test_sentence_of_an_earlier_tool_becomes_a_reference() -> None:
-    first, second = shortened(
+    first, second = shorten_tools(
         make_tool("a", f"Read a day. {NOTE}"), make_tool("b", f"Write a day. {NOTE} Fails at night.")
     )
     assert first.description == f"Read a day. {NOTE}"
@@ -43,11 +43,13 @@ def test_first_sentences_code_and_short_texts_are_kept() -> None:
         make_tool("d", "Go. Be quick."),
         make_tool("e", "See. Be quick."),
     ]
-    assert shortened(*tools) == tools
+    assert shorten_tools(*tools) == tools
 
 
 def test_description_that_repeats_the_name_or_the_tool_is_removed() -> None:
-    (tool,) = shortened(make_tool("a", "Find issues by label.", userId="The user ID.", label="Find issues by label."))
+    (tool,) = shorten_tools(
+        make_tool("a", "Find issues by label.", userId="The user ID.", label="Find issues by label.")
+    )
     assert (argument(tool, "userId"), argument(tool, "label")) == (None, None)
 
 
@@ -56,14 +58,14 @@ def test_repeated_description_of_an_argument_becomes_a_reference() -> None:
         make_tool("a", "Open.", owner=OWNER, path="In the repo."),
         make_tool("b", "Close.", owner=OWNER, path="In the repo."),
     ]
-    first, second = shortened(*tools)
+    first, second = shorten_tools(*tools)
     assert argument(first, "owner") == OWNER
     assert (argument(second, "owner"), argument(second, "path")) == ("See also `a`.", "In the repo.")
 
 
 def test_only_chosen_tools_change() -> None:
     tools = [make_tool(name, f"Use {name}. {NOTE}") for name in "abc"]
-    assert [tool.description.count(NOTE) for tool in shortened(*tools, chosen={"c"})] == [1, 1, 0]
+    assert [tool.description.count(NOTE) for tool in shorten_tools(*tools, chosen={"c"})] == [1, 1, 0]
 
 
 TEXTS = st.one_of(
@@ -82,7 +84,7 @@ LEAVES: st.SearchStrategy[JsonObject] = st.fixed_dictionaries(
 NAMES = st.sampled_from(["description", "properties", "items", "user_id", "q"])
 
 
-def deeper(inner: st.SearchStrategy[JsonObject]) -> st.SearchStrategy[JsonObject]:
+def nested_schemas(inner: st.SearchStrategy[JsonObject]) -> st.SearchStrategy[JsonObject]:
     described: dict[str, st.SearchStrategy[Json]] = {"description": TEXTS}
     nested: dict[str, st.SearchStrategy[Json]] = {
         "type": st.just("object"),
@@ -95,7 +97,7 @@ def deeper(inner: st.SearchStrategy[JsonObject]) -> st.SearchStrategy[JsonObject
     )
 
 
-SCHEMAS = st.recursive(LEAVES, deeper, max_leaves=6)
+SCHEMAS = st.recursive(LEAVES, nested_schemas, max_leaves=6)
 OBJECTS: st.SearchStrategy[JsonObject] = st.fixed_dictionaries(
     {"type": st.just("object"), "properties": st.dictionaries(NAMES, SCHEMAS, max_size=3)}
 )
@@ -133,10 +135,10 @@ def test_shortened_tools_accept_the_same_arguments_and_are_never_longer(
     tools: list[Tool], left_out: set[str], value: Json
 ) -> None:
     chosen = {tool.ref.tool for tool in tools} - left_out
-    forms = shortened(*tools, chosen=chosen)
+    forms = shorten_tools(*tools, chosen=chosen)
     for tool, form in zip(tools, forms, strict=True):
         assert without_descriptions(form.input_schema) == without_descriptions(tool.input_schema)
         assert accepts(form.input_schema, value) == accepts(tool.input_schema, value)
         assert len(form.encoded) <= len(tool.encoded)
         assert bool(form.description.strip()) == bool(tool.description.strip())
-    assert shortened(*forms, chosen=chosen) == forms
+    assert shorten_tools(*forms, chosen=chosen) == forms

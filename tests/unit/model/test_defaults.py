@@ -10,16 +10,16 @@ from toolcrib.model.json import Json, JsonObject, is_object
 DAYS: JsonObject = {"properties": {"days": {"default": 7}}}
 
 
-def filled(schema: JsonObject, arguments: JsonObject) -> JsonObject:
+def fill_defaults(schema: JsonObject, arguments: JsonObject) -> JsonObject:
     filler = compile_defaults(schema)
     return arguments if filler is None else filler.fill(arguments)
 
 
 def test_absent_arguments_get_defaults_and_given_ones_are_kept() -> None:
     schema = {"properties": {"days": {"type": "integer", "default": 7}, "city": {"type": "string"}}}
-    assert filled(schema, {"city": "Ulm"}) == {"city": "Ulm", "days": 7}
+    assert fill_defaults(schema, {"city": "Ulm"}) == {"city": "Ulm", "days": 7}
     given = {"days": 1}
-    assert filled(schema, given) is given
+    assert fill_defaults(schema, given) is given
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,13 @@ def test_absent_arguments_get_defaults_and_given_ones_are_kept() -> None:
     ],
 )
 def test_defaults_are_found_through_objects_references_and_compositions(schema: JsonObject) -> None:
-    assert filled(schema, {"at": {}}) == {"at": {"days": 7}}
-    assert filled(schema, {}) == {}
+    assert fill_defaults(schema, {"at": {}}) == {"at": {"days": 7}}
+    assert fill_defaults(schema, {}) == {}
 
 
 def test_items_of_lists_get_their_defaults() -> None:
     schema = {"properties": {"all": {"items": DAYS}}}
-    assert filled(schema, {"all": [{}, {"days": 1}]}) == {"all": [{"days": 7}, {"days": 1}]}
+    assert fill_defaults(schema, {"all": [{}, {"days": 1}]}) == {"all": [{"days": 7}, {"days": 1}]}
 
 
 @pytest.mark.parametrize(
@@ -51,23 +51,23 @@ def test_items_of_lists_get_their_defaults() -> None:
     ],
 )
 def test_default_that_its_schema_forbids_is_not_used(inner: JsonObject) -> None:
-    assert filled({"properties": {"x": inner}}, {}) == {}
+    assert fill_defaults({"properties": {"x": inner}}, {}) == {}
 
 
 def test_filling_modifies_neither_the_arguments_nor_the_schema() -> None:
     schema = {"properties": {"x": {"default": {"a": [1]}}, "y": {"properties": {"z": {"default": 1}}}}}
     given: JsonObject = {"y": {}}
-    result = filled(schema, given)
+    result = fill_defaults(schema, given)
     result["x"]["a"].append(2)
     assert given == {"y": {}}
-    assert filled(schema, {})["x"] == {"a": [1]}
+    assert fill_defaults(schema, {})["x"] == {"a": [1]}
 
 
 def test_recursive_and_huge_schemas_are_bounded() -> None:
     tree: JsonObject = {"properties": {"child": {"$ref": "#"}, "n": {"default": 1}}}
-    assert filled(tree, {"child": {"child": {}}}) == {"n": 1, "child": {"n": 1, "child": {"n": 1}}}
+    assert fill_defaults(tree, {"child": {"child": {}}}) == {"n": 1, "child": {"n": 1, "child": {"n": 1}}}
     wide: JsonObject = {"allOf": [{"properties": {f"p{n}": {"default": n}}} for n in range(20_000)]}
-    assert 0 < len(filled(wide, {})) < 5_000
+    assert 0 < len(fill_defaults(wide, {})) < 5_000
 
 
 def test_argument_names_include_those_of_every_branch() -> None:
@@ -92,5 +92,5 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["properties", "allOf", "$ref", "items"]), JSON), JSON)
 def test_filling_works_for_any_schema_and_is_idempotent(schema: JsonObject, value: Json) -> None:
-    once = filled(schema, value if is_object(value) else {})
-    assert filled(schema, once) == once
+    once = fill_defaults(schema, value if is_object(value) else {})
+    assert fill_defaults(schema, once) == once

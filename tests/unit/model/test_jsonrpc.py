@@ -33,13 +33,13 @@ def make_call(**params: object) -> Message:
     return read_message(orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": sent}))
 
 
-def refusal(body: bytes | str) -> int:
+def error_code(body: bytes | str) -> int:
     with pytest.raises(RpcError) as caught:
         read_message(body.encode() if isinstance(body, str) else body)
     return caught.value.code
 
 
-def mismatch(message: Message, **headers: bytes | None) -> int:
+def header_error_code(message: Message, **headers: bytes | None) -> int:
     named = {name.replace("_", "-").encode(): value for name, value in headers.items()}
     with pytest.raises(RpcError) as caught:
         check_modern(message, {name: value for name, value in (HEADERS | named).items() if value is not None})
@@ -56,7 +56,7 @@ def test_request_is_read_with_its_id_method_and_progress_token() -> None:
     "body", [b"", b"{", b"\xff\xfe", b'{"a":NaN}', b"\xef\xbb\xbf{}", b'{"a":1,"a":2}', b"[" * 300]
 )
 def test_invalid_json_is_a_parse_error(body: bytes) -> None:
-    assert refusal(body) == PARSE_ERROR
+    assert error_code(body) == PARSE_ERROR
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_invalid_json_is_a_parse_error(body: bytes) -> None:
     ],
 )
 def test_anything_but_one_valid_message_is_an_invalid_request(body: str) -> None:
-    assert refusal(body) == INVALID_REQUEST
+    assert error_code(body) == INVALID_REQUEST
 
 
 def test_key_with_many_combining_marks_takes_little_time() -> None:
@@ -118,17 +118,17 @@ def test_white_space_around_a_header_is_ignored() -> None:
 
 
 def test_headers_that_contradict_the_body_are_refused() -> None:
-    assert mismatch(make_call(), mcp_method=b"tools/list") == HEADER_MISMATCH
-    assert mismatch(make_call(), mcp_method=None) == HEADER_MISMATCH
-    assert mismatch(make_call(), mcp_name=b"another") == HEADER_MISMATCH
-    assert mismatch(make_call(), mcp_name=b"=?base64?!!?=") == HEADER_MISMATCH
-    assert mismatch(make_call(), mcp_protocol_version=b"2099-01-01") == HEADER_MISMATCH
+    assert header_error_code(make_call(), mcp_method=b"tools/list") == HEADER_MISMATCH
+    assert header_error_code(make_call(), mcp_method=None) == HEADER_MISMATCH
+    assert header_error_code(make_call(), mcp_name=b"another") == HEADER_MISMATCH
+    assert header_error_code(make_call(), mcp_name=b"=?base64?!!?=") == HEADER_MISMATCH
+    assert header_error_code(make_call(), mcp_protocol_version=b"2099-01-01") == HEADER_MISMATCH
 
 
 def test_call_without_version_or_capabilities_is_refused() -> None:
-    assert mismatch(make_call(_meta={})) == INVALID_PARAMS
-    assert mismatch(make_call(_meta={VERSION_KEY: MODERN_VERSION})) == INVALID_PARAMS
-    assert mismatch(make_call(_meta={VERSION_KEY: MODERN_VERSION, CAPABILITIES_KEY: 1})) == INVALID_PARAMS
+    assert header_error_code(make_call(_meta={})) == INVALID_PARAMS
+    assert header_error_code(make_call(_meta={VERSION_KEY: MODERN_VERSION})) == INVALID_PARAMS
+    assert header_error_code(make_call(_meta={VERSION_KEY: MODERN_VERSION, CAPABILITIES_KEY: 1})) == INVALID_PARAMS
 
 
 def test_unsupported_version_is_refused_with_the_supported_ones() -> None:

@@ -91,7 +91,7 @@ PROJECT_FILES = {
 }
 
 
-def listed(root: Path, files: dict[Path, str]) -> list[Any]:
+def list_servers(root: Path, files: dict[Path, str]) -> list[Any]:
     """Return the servers that are found on a machine with exactly these files."""
     (root / "project" / ".git").mkdir(parents=True)
     for file, text in files.items():
@@ -112,7 +112,7 @@ def listed(root: Path, files: dict[Path, str]) -> list[Any]:
     ],
 )
 def test_app_is_read_from_its_own_file(tmp_path: Path, folder: str, file: str, app: str, text: str) -> None:
-    [server] = listed(tmp_path, {tmp_path / folder / file: text})
+    [server] = list_servers(tmp_path, {tmp_path / folder / file: text})
     assert (server.source.client, server.name, server.problems) == (app, "s", ())
     assert server.spec is not None
     assert (server.spec.type, server.spec.command, server.spec.args) == ("stdio", "npx", ("-y", "pkg"))
@@ -123,7 +123,7 @@ def test_app_is_read_from_its_own_file(tmp_path: Path, folder: str, file: str, a
 def test_file_named_by_a_plugin_manifest_in_a_project_is_read(tmp_path: Path, app: str) -> None:
     project = tmp_path / "project"
     manifest = json.dumps({"name": "p", "mcpServers": "./servers/mcp.json"})
-    [server] = listed(
+    [server] = list_servers(
         tmp_path, {project / f".{app}-plugin" / "plugin.json": manifest, project / "servers" / "mcp.json": _COMMON}
     )
     assert (server.source.client, server.source.file) == (app, str(project / "servers" / "mcp.json"))
@@ -132,7 +132,7 @@ def test_file_named_by_a_plugin_manifest_in_a_project_is_read(tmp_path: Path, ap
 def test_remote_forms_of_new_apps_are_understood(tmp_path: Path) -> None:
     home = tmp_path / "home"
     vibe = '[[mcp_servers]]\nname = "vibe"\ntransport = "http"\nurl = "https://v"\napi_key_env = "KEY"\n'
-    found = listed(
+    found = list_servers(
         tmp_path,
         {
             home / ".vibe/config.toml": vibe,

@@ -16,7 +16,7 @@ from toolcrib.servers.registry.server_json import InstallOption
 MANIFEST = {"manifest_version": "0.3", "server": {"mcp_config": {"command": "node", "args": ["${__dirname}/x.js"]}}}
 
 
-def zipped(*members: tuple[str | zipfile.ZipInfo, str]) -> bytes:
+def make_zip(*members: tuple[str | zipfile.ZipInfo, str]) -> bytes:
     """Return a zip file with these members."""
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -25,7 +25,7 @@ def zipped(*members: tuple[str | zipfile.ZipInfo, str]) -> bytes:
     return written.getvalue()
 
 
-def link(name: str) -> zipfile.ZipInfo:
+def zip_link(name: str) -> zipfile.ZipInfo:
     """Return a symbolic link in a zip file."""
     info = zipfile.ZipInfo(name)
     info.external_attr = 0o120777 << 16
@@ -40,11 +40,11 @@ def link(name: str) -> zipfile.ZipInfo:
         ("/etc/outside", "x"),
         ("C:\\outside", "x"),
         ("..\\outside", "x"),
-        (link("link"), "/etc"),
+        (zip_link("link"), "/etc"),
     ],
 )
 def test_member_that_leads_out_of_the_bundle_is_refused(tmp_path: Path, member: Any) -> None:
-    content = zipped(("manifest.json", json.dumps(MANIFEST)), member)
+    content = make_zip(("manifest.json", json.dumps(MANIFEST)), member)
     with pytest.raises(InvalidRequest, match="which is not a file inside it"):
         bundles.unpack_bundle(content, sha256(content).hexdigest(), tmp_path / "kept")
     assert list(tmp_path.rglob("*")) == [tmp_path / "kept"]
@@ -52,7 +52,7 @@ def test_member_that_leads_out_of_the_bundle_is_refused(tmp_path: Path, member: 
 
 def test_bundle_that_unpacks_to_more_than_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundles, "LARGEST_UNPACKED", 10_000)
-    content = zipped(("manifest.json", json.dumps(MANIFEST)), ("zeros", "0" * 20_000))
+    content = make_zip(("manifest.json", json.dumps(MANIFEST)), ("zeros", "0" * 20_000))
     assert len(content) < 10_000
     with pytest.raises(InvalidRequest, match="larger than 10000 bytes"):
         bundles.unpack_bundle(content, sha256(content).hexdigest(), tmp_path / "kept")
@@ -61,17 +61,17 @@ def test_bundle_that_unpacks_to_more_than_the_limit_is_refused(tmp_path: Path, m
         bundles.unpack_bundle(content, sha256(content).hexdigest(), tmp_path / "kept")
 
 
-def broken() -> bytes:
+def damaged_zip() -> bytes:
     """Return a zip file whose compressed data is damaged."""
-    content = bytearray(zipped(("manifest.json", json.dumps(MANIFEST)), ("data", "0123456789" * 100)))
+    content = bytearray(make_zip(("manifest.json", json.dumps(MANIFEST)), ("data", "0123456789" * 100)))
     at = content.index(b"data") + 4
     content[at : at + 8] = b"\xff" * 8
     return bytes(content)
 
 
-def large_directory() -> bytes:
+def zip_with_large_directory() -> bytes:
     """Return a zip file that declares a directory too large for the memory."""
-    content = bytearray(zipped(("manifest.json", "{}")))
+    content = bytearray(make_zip(("manifest.json", "{}")))
     content[-10:-6] = (100 * 1024 * 1024).to_bytes(4, "little")
     return bytes(content)
 
@@ -80,16 +80,16 @@ def large_directory() -> bytes:
     ("content", "reason"),
     [
         (
-            zipped(("manifest.json", json.dumps(MANIFEST)), ("A.js", "1"), ("a.js", "2")),
+            make_zip(("manifest.json", json.dumps(MANIFEST)), ("A.js", "1"), ("a.js", "2")),
             "the same name, apart from case",
         ),
-        (zipped(("manifest.json", json.dumps(MANIFEST)), ("caf\u00e9", "1"), ("cafe\u0301", "2")), "the same name"),
-        (zipped(("manifest.json", json.dumps(MANIFEST)), ("a", "1"), ("a/b", "2")), "cannot be unpacked"),
-        (zipped(("manifest.json", json.dumps(MANIFEST | {"x": " " * 2_000_000}))), "manifest is larger than"),
-        (zipped(("manifest.json", "[" * 100_000)), "no manifest"),
-        (zipped(("manifest.json", json.dumps(MANIFEST)), ("n" * 5_000, "1")), "cannot be unpacked"),
-        (broken(), "not a usable zip file"),
-        (large_directory(), "directory of files is too large"),
+        (make_zip(("manifest.json", json.dumps(MANIFEST)), ("caf\u00e9", "1"), ("cafe\u0301", "2")), "the same name"),
+        (make_zip(("manifest.json", json.dumps(MANIFEST)), ("a", "1"), ("a/b", "2")), "cannot be unpacked"),
+        (make_zip(("manifest.json", json.dumps(MANIFEST | {"x": " " * 2_000_000}))), "manifest is larger than"),
+        (make_zip(("manifest.json", "[" * 100_000)), "no manifest"),
+        (make_zip(("manifest.json", json.dumps(MANIFEST)), ("n" * 5_000, "1")), "cannot be unpacked"),
+        (damaged_zip(), "not a usable zip file"),
+        (zip_with_large_directory(), "directory of files is too large"),
     ],
 )
 def test_hostile_archive_is_refused_and_leaves_nothing(tmp_path: Path, content: bytes, reason: str) -> None:
@@ -99,7 +99,7 @@ def test_hostile_archive_is_refused_and_leaves_nothing(tmp_path: Path, content: 
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"), [(b"no zip", "not a usable zip file"), (zipped(("a", "b")), "manifest")]
+    ("content", "reason"), [(b"no zip", "not a usable zip file"), (make_zip(("a", "b")), "manifest")]
 )
 def test_file_that_is_not_a_bundle_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason):

@@ -50,7 +50,7 @@ def servers(**entries: Any) -> dict[str, Any]:
     return {"mcpServers": entries}
 
 
-def found(discovery: Discovery, name: str) -> list[ServerEntry]:
+def entries_named(discovery: Discovery, name: str) -> list[ServerEntry]:
     """Return all entries with a name, the active one first."""
     return sorted(
         (entry for entry in discovery.servers if entry.name == name), key=lambda entry: entry.state == "shadowed"
@@ -91,7 +91,7 @@ def test_nearest_directory_wins_and_the_others_stay_visible(machine: Machine) ->
     machine.write(machine.home / ".cursor/mcp.json", servers(s={"command": "user"}))
     machine.write(machine.repository / ".mcp.json", servers(s={"command": "root"}))
     machine.write(machine.cwd / ".cursor/mcp.json", servers(s={"command": "near"}))
-    entries = found(machine.discover(), "s")
+    entries = entries_named(machine.discover(), "s")
     assert [(entry.definition["command"], entry.state) for entry in entries] == [
         ("near", "untrusted"),
         ("root", "shadowed"),
@@ -105,7 +105,9 @@ def test_invalid_nearer_entry_does_not_hide_a_valid_one(machine: Machine) -> Non
     """Entries are judged before they are merged."""
     machine.write(machine.home / ".cursor/mcp.json", servers(s={"command": "user"}))
     machine.write(machine.cwd / ".mcp.json", servers(s={"command": "x", "url": "https://x"}))
-    states = {entry.definition["command"]: (entry.state, entry.alias) for entry in found(machine.discover(), "s")}
+    states = {
+        entry.definition["command"]: (entry.state, entry.alias) for entry in entries_named(machine.discover(), "s")
+    }
     assert states["user"] == ("untrusted", "s")
     assert states["x"][0] == "invalid"
 
@@ -116,9 +118,9 @@ def test_own_file_precedes_claudes_local_and_project_files(machine: Machine) -> 
     machine.write(machine.cwd / ".mcp.json", servers(s={"command": "project"}))
     local = {"projects": {str(machine.cwd): servers(s={"command": "local"})}}
     machine.write(machine.home / ".claude.json", local)
-    assert found(machine.discover(), "s")[0].source.scope == "local"
+    assert entries_named(machine.discover(), "s")[0].source.scope == "local"
     machine.write(machine.cwd / ".toolcrib/mcp.json", servers(s={"command": "own"}))
-    winner = found(machine.discover(), "s")[0]
+    winner = entries_named(machine.discover(), "s")[0]
     assert (winner.source.client, winner.source.scope) == ("toolcrib", "project")
 
 
@@ -126,7 +128,7 @@ def test_disabled_entry_still_shadows_the_one_below_it(machine: Machine) -> None
     """Disabling one entry must not enable another."""
     machine.write(machine.home / ".kiro/settings/mcp.json", servers(s={"command": "user"}))
     machine.write(machine.cwd / ".kiro/settings/mcp.json", servers(s={"command": "near", "disabled": True}))
-    assert [entry.state for entry in found(machine.discover(), "s")] == ["disabled", "shadowed"]
+    assert [entry.state for entry in entries_named(machine.discover(), "s")] == ["disabled", "shadowed"]
 
 
 def test_same_server_under_several_names_is_one_row_with_all_places(machine: Machine) -> None:
@@ -175,7 +177,7 @@ def test_project_disables_a_users_server_where_the_client_merges_files(machine: 
     """As opencode and Codex do."""
     machine.write(machine.home / ".config/opencode/opencode.json", {"mcp": {"s": {"type": "local", "command": ["x"]}}})
     machine.write(machine.cwd / "opencode.json", {"mcp": {"s": {"enabled": False}}})
-    entries = found(machine.discover(), "s")
+    entries = entries_named(machine.discover(), "s")
     assert [entry.state for entry in entries] == ["disabled", "shadowed"]
 
 
@@ -213,7 +215,7 @@ def test_missing_variable_is_named_and_a_secret_is_never_shown(machine: Machine)
         machine.cwd / ".mcp.json",
         servers(s={"command": "x", "env": {"API": "${WANTED}", "OTHER": "${THERE}", "KEY": secret}}),
     )
-    entry = found(machine.discover({"THERE": "the-value-of-there"}), "s")[0]
+    entry = entries_named(machine.discover({"THERE": "the-value-of-there"}), "s")[0]
     assert [problem.code for problem in entry.problems] == ["server.variable_missing"]
     assert "WANTED" in entry.problems[0].message
     shown = json.dumps(entry.to_json())

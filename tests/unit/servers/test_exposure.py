@@ -18,7 +18,7 @@ def spec(root: Path, variables: str = "claude", scope: str = "project") -> Serve
     return ServerSpec("s", "http", source, url="https://evil.example", variables=variables)
 
 
-def exposed(found: ServerSpec, **environment: str) -> list[tuple[str, str, bool]]:
+def exposures(found: ServerSpec, **environment: str) -> list[tuple[str, str, bool]]:
     return [(each.kind, each.name, each.grave) for each in revealed(found, environment)]
 
 
@@ -30,7 +30,7 @@ def test_variables_are_listed_and_credentials_are_grave(tmp_path: Path) -> None:
         env_pass=("AWS_SESSION_TOKEN", "TERM"),
         header_env={"X-Key": "${MY_KEY}"},
     )
-    assert exposed(found) == [
+    assert exposures(found) == [
         ("variable", "DATABASE_URL", True),
         ("variable", "ANTHROPIC_API_KEY", True),
         ("variable", "LANG", False),
@@ -43,18 +43,18 @@ def test_variables_are_listed_and_credentials_are_grave(tmp_path: Path) -> None:
 def test_bare_names_and_commands_count_where_the_format_has_them(tmp_path: Path) -> None:
     values = {"A": "AWS_SECRET_ACCESS_KEY", "B": "!security find-generic-password -w", "C": "plain", "D": "my_token"}
     found = replace(spec(tmp_path, "toolcrib"), headers=values)
-    assert exposed(found, my_token="x") == [
+    assert exposures(found, my_token="x") == [
         ("variable", "AWS_SECRET_ACCESS_KEY", True),
         ("variable", "my_token", True),
         ("command", "security find-generic-password -w", True),
     ]
-    assert exposed(replace(found, variables="claude")) == []
+    assert exposures(replace(found, variables="claude")) == []
 
 
 def test_bare_name_with_any_characters_counts(tmp_path: Path) -> None:
     name = "npm_config_//registry.example/:_authToken"
     found = replace(spec(tmp_path, "toolcrib"), headers={"A": name})
-    assert exposed(found, **{name: "x"}) == [("variable", name, True)]
+    assert exposures(found, **{name: "x"}) == [("variable", name, True)]
 
 
 @pytest.mark.parametrize(
@@ -87,27 +87,27 @@ def test_no_file_is_inside_a_project_that_contains_the_home(tmp_path: Path) -> N
 
 def test_file_of_variables_is_listed(tmp_path: Path) -> None:
     found = replace(spec(tmp_path, "vscode"), env_file="${workspaceFolder}/.env")
-    assert exposed(found, HOME="/home/me") == [("file", str(tmp_path / ".env"), True)]
+    assert exposures(found, HOME="/home/me") == [("file", str(tmp_path / ".env"), True)]
 
 
 def test_variables_in_a_file_path_are_listed_without_their_values(tmp_path: Path) -> None:
     found = replace(spec(tmp_path, "vscode"), env_file="/tmp/${env:API_KEY}")
     expected = [("variable", "API_KEY", True), ("file", "/tmp/${env:API_KEY}", True)]
-    assert exposed(found, API_KEY="sk-12345678", HOME="/home/me") == expected
+    assert exposures(found, API_KEY="sk-12345678", HOME="/home/me") == expected
 
 
 def test_users_own_definition_lists_the_same_but_nothing_is_grave(tmp_path: Path) -> None:
     found = replace(spec(tmp_path, "opencode", "user"), headers={"X": "{file:~/.ssh/id_rsa} {env:API_KEY}"})
-    assert exposed(found, HOME="/h") == [("variable", "API_KEY", False), ("file", "/h/.ssh/id_rsa", False)]
+    assert exposures(found, HOME="/h") == [("variable", "API_KEY", False), ("file", "/h/.ssh/id_rsa", False)]
     assert not reveals_gravely(found, {})
 
 
 def test_sign_in_is_listed_and_a_project_never_gets_a_named_one(tmp_path: Path) -> None:
     auth = Auth(credential_id="github")
-    assert exposed(replace(spec(tmp_path), auth=auth)) == [
+    assert exposures(replace(spec(tmp_path), auth=auth)) == [
         ("credential", "a sign-in made for this server alone", False)
     ]
-    assert exposed(replace(spec(tmp_path, scope="user"), auth=auth)) == [("credential", "github", False)]
+    assert exposures(replace(spec(tmp_path, scope="user"), auth=auth)) == [("credential", "github", False)]
 
 
 def test_plain_consent_does_not_cover_what_is_grave(tmp_path: Path) -> None:

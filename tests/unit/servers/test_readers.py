@@ -21,14 +21,14 @@ def read(client: str, raw: Any) -> Judged:
     return judge("s", raw, CLIENTS[client], DefinitionSource(client, "user", "file", 1))
 
 
-def usable(client: str, raw: Any) -> ServerSpec:
+def definition_of(client: str, raw: Any) -> ServerSpec:
     """Return the definition of a valid entry."""
     judged = read(client, raw)
     assert judged.spec is not None, judged.problems
     return judged.spec
 
 
-def reading(client: str, text: str, name: str = "mcp.json") -> FileReading:
+def read_text(client: str, text: str, name: str = "mcp.json") -> FileReading:
     """Read a complete text."""
     place = ConfigFile(client, "user", Path(name))
     return read_content(place, FileText(text, False, ""), ReadingContext(place.file))
@@ -58,13 +58,13 @@ def reading(client: str, text: str, name: str = "mcp.json") -> FileReading:
 )
 def test_every_clients_notation_of_a_remote_server_is_understood(client: str, raw: Any, kind: str) -> None:
     """Other readers drop some of these forms silently."""
-    spec = usable(client, raw)
+    spec = definition_of(client, raw)
     assert (spec.type, spec.url) == (kind, "https://x")
 
 
 def test_codex_fields_are_read() -> None:
     """Tool lists, headers from variables, a bearer token by name, inherited variables, seconds."""
-    spec = usable(
+    spec = definition_of(
         "codex",
         {
             "url": "https://x",
@@ -81,18 +81,22 @@ def test_codex_fields_are_read() -> None:
     assert spec.header_env == {"B": "${VAR}", "Authorization": "Bearer ${TOKEN}"}
     assert (spec.tools.allow, spec.tools.deny, spec.timeout_ms) == (("echo",), ("rm",), 1500)
     assert spec.extra == {"startup_timeout_sec": 3}
-    assert usable("codex", {"command": "x", "env_vars": ["A", {"name": "B"}]}).env_pass == ("A", "B")
+    assert definition_of("codex", {"command": "x", "env_vars": ["A", {"name": "B"}]}).env_pass == ("A", "B")
     assert read("codex", {"url": "https://x", "bearer_token": "secret"}).spec is None
 
 
 def test_opencode_zed_goose_and_continue_fields_are_read() -> None:
-    opencode = usable("opencode", {"type": "local", "command": ["a", "b"], "environment": {"K": "v"}, "enabled": False})
+    opencode = definition_of(
+        "opencode", {"type": "local", "command": ["a", "b"], "environment": {"K": "v"}, "enabled": False}
+    )
     assert (opencode.command, opencode.args, opencode.env, opencode.enabled) == ("a", ("b",), {"K": "v"}, False)
-    zed = usable("zed", {"command": {"path": "a", "args": ["b"], "env": {"K": "v"}}, "timeout": 2})
+    zed = definition_of("zed", {"command": {"path": "a", "args": ["b"], "env": {"K": "v"}}, "timeout": 2})
     assert (zed.command, zed.args, zed.env, zed.timeout_ms) == ("a", ("b",), {"K": "v"}, 2000)
-    goose = usable("goose", {"type": "stdio", "cmd": "a", "envs": {"K": "v"}, "env_keys": ["S"], "available_tools": []})
+    goose = definition_of(
+        "goose", {"type": "stdio", "cmd": "a", "envs": {"K": "v"}, "env_keys": ["S"], "available_tools": []}
+    )
     assert (goose.command, goose.env, goose.env_pass, goose.tools.allow) == ("a", {"K": "v"}, ("S",), None)
-    cont = usable(
+    cont = definition_of(
         "continue",
         {"name": "c", "type": "sse", "url": "https://x", "apiKey": "k", "requestOptions": {"headers": {"A": "1"}}},
     )
@@ -166,18 +170,20 @@ def test_numbers_in_the_environment_become_text_and_null_is_unset() -> None:
 
 def test_sign_in_fields_of_clients_are_read() -> None:
     """Stored credentials, client ids and scopes."""
-    own = usable("toolcrib", {"type": "http", "url": "https://x", "auth": {"type": "oauth", "credentialId": "c"}})
+    own = definition_of(
+        "toolcrib", {"type": "http", "url": "https://x", "auth": {"type": "oauth", "credentialId": "c"}}
+    )
     assert own.auth is not None
     assert own.auth.credential_id == "c"
-    zed = usable("zed", {"url": "https://x", "oauth": {"client_id": "i", "client_secret": "hidden"}})
+    zed = definition_of("zed", {"url": "https://x", "oauth": {"client_id": "i", "client_secret": "hidden"}})
     assert zed.auth is not None
     assert (zed.auth.client_id, "hidden" in repr(zed)) == ("i", False)
-    assert usable("opencode", {"type": "remote", "url": "https://x", "oauth": False}).auth is None
+    assert definition_of("opencode", {"type": "remote", "url": "https://x", "oauth": False}).auth is None
 
 
 def test_parts_of_an_app_that_are_not_servers_are_reported() -> None:
     """Extensions of Goose and Zed."""
-    goose = reading(
+    goose = read_text(
         "goose", "extensions:\n  dev:\n    type: builtin\n  x:\n    type: stdio\n    cmd: a\n", "config.yaml"
     )
     assert [entry.name for entry in goose.entries] == ["x"]
@@ -186,19 +192,19 @@ def test_parts_of_an_app_that_are_not_servers_are_reported() -> None:
 
 def test_wrong_root_key_and_bare_map_are_found_and_reported() -> None:
     """The servers are not lost."""
-    wrong = reading("vscode", '{"mcpServers": {"a": {"command": "x"}}}')
+    wrong = read_text("vscode", '{"mcpServers": {"a": {"command": "x"}}}')
     assert [entry.name for entry in wrong.entries if entry.spec] == ["a"]
     assert [problem.code for problem in wrong.problems] == ["config.layout"]
-    bare = reading("claude-code", '{"a": {"command": "x"}}')
+    bare = read_text("claude-code", '{"a": {"command": "x"}}')
     assert [(entry.name, entry.spec) for entry in bare.entries] == [("a", None)]
-    assert [entry.spec is not None for entry in reading("copilot-cli", '{"a": {"command": "x"}}').entries] == [True]
+    assert [entry.spec is not None for entry in read_text("copilot-cli", '{"a": {"command": "x"}}').entries] == [True]
 
 
 def test_syntax_that_the_client_itself_cannot_read_is_reported() -> None:
     """Comments break Claude Code; a byte order mark breaks Gemini."""
     text = '{"mcpServers": {"a": {"command": "x"},}} // end'
-    assert [problem.code for problem in reading("claude-code", text).problems] == ["config.dialect"] * 2
-    assert reading("vscode", text.replace("mcpServers", "servers")).problems == ()
+    assert [problem.code for problem in read_text("claude-code", text).problems] == ["config.dialect"] * 2
+    assert read_text("vscode", text.replace("mcpServers", "servers")).problems == ()
     marked = read_content(
         ConfigFile("gemini", "user", Path("settings.json")), FileText("{}", True, ""), ReadingContext(Path("x"))
     )
@@ -208,14 +214,14 @@ def test_syntax_that_the_client_itself_cannot_read_is_reported() -> None:
 def test_repeated_key_is_reported_with_its_line() -> None:
     """The later one counts, as in every client."""
     text = '{"mcpServers": {\n"a": {"command": "x"},\n"a": {"command": "y"}}}'
-    found = reading("cursor", text)
+    found = read_text("cursor", text)
     assert [(problem.code, problem.line) for problem in found.problems] == [("config.duplicate_key", 3)]
     assert [(entry.raw["command"], entry.source.line) for entry in found.entries] == [("y", 3)]
 
 
 def test_toml_1_1_is_read() -> None:
     """Codex accepts line breaks inside inline tables."""
-    found = reading("codex", '[mcp_servers.a]\ncommand = "x"\nenv = {A = "1",\n  B = "2",\n}\n', "config.toml")
+    found = read_text("codex", '[mcp_servers.a]\ncommand = "x"\nenv = {A = "1",\n  B = "2",\n}\n', "config.toml")
     assert [entry.spec.env for entry in found.entries if entry.spec] == [{"A": "1", "B": "2"}]
 
 
@@ -233,7 +239,7 @@ def test_toml_1_1_is_read() -> None:
 )
 def test_hostile_yaml_is_a_problem_or_plain_data(text: str) -> None:
     """No object is constructed, and aliases are not expanded without bound."""
-    found = reading("goose", text, "config.yaml")
+    found = read_text("goose", text, "config.yaml")
     assert found.broken or found.entries == ()
 
 
@@ -252,7 +258,7 @@ def test_hostile_yaml_is_a_problem_or_plain_data(text: str) -> None:
 )
 def test_hostile_json_is_a_problem(text: str) -> None:
     """Deep nesting, endless strings and comments, long numbers, unpaired surrogates."""
-    found = reading("cursor", text)
+    found = read_text("cursor", text)
     assert found.problems or all(entry.spec is None for entry in found.entries)
 
 
@@ -260,7 +266,7 @@ def test_hostile_json_is_a_problem(text: str) -> None:
 @given(st.sampled_from(sorted(FORMATS)), st.text(max_size=80))
 def test_any_text_in_any_format_yields_a_reading(client: str, text: str) -> None:
     for name in ("x.json", "x.toml", "x.yaml"):
-        reading(client, text, name)
+        read_text(client, text, name)
 
 
 JSON = st.recursive(
@@ -322,7 +328,7 @@ WRONG_KEYS = [
 def test_server_under_a_key_that_its_app_ignores_is_a_problem_with_line_and_fix(
     format: str, name: str, text: str, fix: str
 ) -> None:
-    [entry] = reading(format, text, name).entries
+    [entry] = read_text(format, text, name).entries
     [problem, *_] = entry.problems
     assert (entry.spec, problem.code, problem.line) == (None, "server.misplaced", 3)
     assert "does not read" in problem.message
@@ -330,7 +336,7 @@ def test_server_under_a_key_that_its_app_ignores_is_a_problem_with_line_and_fix(
 
 
 def test_server_under_a_wrong_key_beside_the_right_one_is_reported() -> None:
-    found = reading("claude-code", '{"mcpServers": {"a": {"command": "x"}}, "servers": {"b": {"command": "y"}}}')
+    found = read_text("claude-code", '{"mcpServers": {"a": {"command": "x"}}, "servers": {"b": {"command": "y"}}}')
     assert [(entry.name, entry.spec is not None) for entry in found.entries] == [("a", True), ("b", False)]
 
 
@@ -356,7 +362,7 @@ def test_declared_type_decides_between_command_and_url(raw: Any, kind: str, igno
 
 def registry_entry(**described: Any) -> ServerSpec:
     """Return the first server of a `server.json`."""
-    found = reading("registry", json.dumps({"name": "io.x/y", **described}), "server.json")
+    found = read_text("registry", json.dumps({"name": "io.x/y", **described}), "server.json")
     assert found.entries[0].spec is not None, found.entries[0].problems
     return found.entries[0].spec
 
@@ -406,7 +412,7 @@ def test_registry_package_that_serves_http_is_a_url_with_a_note() -> None:
         "variables": {"port": {"default": 80}},
     }
     package = {"registryType": "npm", "identifier": "p", "transport": transport}
-    found = reading("registry", json.dumps({"name": "n", "packages": [package]}), "server.json")
+    found = read_text("registry", json.dumps({"name": "n", "packages": [package]}), "server.json")
     assert found.entries[0].spec is not None
     assert found.entries[0].spec.url == "http://127.0.0.1:80/mcp"
     assert [problem.code for problem in found.problems] == ["config.note"]

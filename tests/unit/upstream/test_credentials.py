@@ -43,12 +43,12 @@ URL = "https://a.example/mcp"
 
 @pytest.mark.anyio
 async def test_replaced_client_secret_is_used_by_the_stored_sign_in(tmp_path: Path) -> None:
-    tokens = await open_credentials(tmp_path)
-    await tokens.keep(CREDENTIAL)
-    await tokens.renew_client("lab", URL, Auth(client_id="another", client_secret="not-mine"))
-    assert await tokens.credential("lab", URL) == CREDENTIAL
-    await tokens.renew_client("lab", URL, Auth(client_id="crib", client_secret="rotated"))
-    renewed = await tokens.credential("lab", URL)
+    credentials = await open_credentials(tmp_path)
+    await credentials.keep(CREDENTIAL)
+    await credentials.renew_client("lab", URL, Auth(client_id="another", client_secret="not-mine"))
+    assert await credentials.credential("lab", URL) == CREDENTIAL
+    await credentials.renew_client("lab", URL, Auth(client_id="crib", client_secret="rotated"))
+    renewed = await credentials.credential("lab", URL)
     assert renewed == replace(CREDENTIAL, client=replace(CLIENT, client_secret="rotated"))
 
 
@@ -86,20 +86,20 @@ def secrets(request: pytest.FixtureRequest, tmp_path: Path) -> SecretStore:
 
 
 @pytest.fixture
-def tokens(secrets: SecretStore, tmp_path: Path) -> CredentialStore:
+def credentials(secrets: SecretStore, tmp_path: Path) -> CredentialStore:
     return CredentialStore(secrets, tmp_path)
 
 
 @pytest.mark.anyio
-async def test_stored_sign_in_is_read_back_unchanged(tokens: CredentialStore) -> None:
-    assert await tokens.credential("lab", URL) is None
-    await tokens.keep(CREDENTIAL)
-    assert await tokens.credential("lab", URL) == CREDENTIAL
+async def test_stored_sign_in_is_read_back_unchanged(credentials: CredentialStore) -> None:
+    assert await credentials.credential("lab", URL) is None
+    await credentials.keep(CREDENTIAL)
+    assert await credentials.credential("lab", URL) == CREDENTIAL
     plain = replace(CREDENTIAL, refresh_token=None, lifetime=None, scopes=(), client=Registration("i", "c"))
-    await tokens.keep(plain)
-    assert await tokens.credential("lab", URL) == plain
-    await tokens.forget("lab")
-    assert await tokens.credential("lab", URL) is None
+    await credentials.keep(plain)
+    assert await credentials.credential("lab", URL) == plain
+    await credentials.forget("lab")
+    assert await credentials.credential("lab", URL) is None
 
 
 @pytest.mark.anyio
@@ -113,37 +113,39 @@ async def test_stored_sign_in_is_read_back_unchanged(tokens: CredentialStore) ->
     ],
 )
 async def test_sign_in_is_returned_only_for_its_server_and_resource(
-    tokens: CredentialStore, server: str, url: str
+    credentials: CredentialStore, server: str, url: str
 ) -> None:
-    await tokens.keep(CREDENTIAL)
-    assert await tokens.credential(server, url) is None
+    await credentials.keep(CREDENTIAL)
+    assert await credentials.credential(server, url) is None
 
 
 @pytest.mark.anyio
-async def test_registration_belongs_to_its_issuer(tokens: CredentialStore) -> None:
-    await tokens.keep_registration(CLIENT)
-    assert await tokens.registration(CLIENT.issuer) == CLIENT
-    assert await tokens.registration(f"{CLIENT.issuer}/") is None
-    await tokens.forget_registration(CLIENT.issuer)
-    assert await tokens.registration(CLIENT.issuer) is None
+async def test_registration_belongs_to_its_issuer(credentials: CredentialStore) -> None:
+    await credentials.keep_registration(CLIENT)
+    assert await credentials.registration(CLIENT.issuer) == CLIENT
+    assert await credentials.registration(f"{CLIENT.issuer}/") is None
+    await credentials.forget_registration(CLIENT.issuer)
+    assert await credentials.registration(CLIENT.issuer) is None
 
 
 @pytest.mark.anyio
-async def test_issuer_of_a_client_secret_is_remembered(tokens: CredentialStore) -> None:
-    await tokens.bind_issuer("lab", "crib", "https://issuer.example")
-    assert await tokens.bound_issuer("lab", "crib") == "https://issuer.example"
-    assert await tokens.bound_issuer("lab", "another") is None
-    await tokens.forget("lab")
-    assert await tokens.bound_issuer("lab", "crib") is None
+async def test_issuer_of_a_client_secret_is_remembered(credentials: CredentialStore) -> None:
+    await credentials.bind_issuer("lab", "crib", "https://issuer.example")
+    assert await credentials.bound_issuer("lab", "crib") == "https://issuer.example"
+    assert await credentials.bound_issuer("lab", "another") is None
+    await credentials.forget("lab")
+    assert await credentials.bound_issuer("lab", "crib") is None
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("row", [{}, {"server": "lab"}, {"server": 1}, {"client": []}, {"client": {"method": "x"}}])
-async def test_invalid_entry_is_ignored(secrets: SecretStore, tokens: CredentialStore, row: dict[str, object]) -> None:
+async def test_invalid_entry_is_ignored(
+    secrets: SecretStore, credentials: CredentialStore, row: dict[str, object]
+) -> None:
     secrets.put("server lab", row)
     secrets.put("client https://issuer.example", row)
-    assert await tokens.credential("lab", URL) is None
-    assert await tokens.registration("https://issuer.example") is None
+    assert await credentials.credential("lab", URL) is None
+    assert await credentials.registration("https://issuer.example") is None
 
 
 def test_repr_shows_no_secret() -> None:
@@ -299,14 +301,14 @@ async def test_keyring_that_prompts_does_not_delay_the_start(tmp_path: Path, mon
 
 @pytest.mark.anyio
 async def test_only_one_process_renews_at_a_time(tmp_path: Path) -> None:
-    tokens = await open_credentials(tmp_path / "oauth")
-    async with tokens.renewing("lab", 1) as is_mine:
+    credentials = await open_credentials(tmp_path / "oauth")
+    async with credentials.renewing("lab", 1) as is_mine:
         assert is_mine
-        async with tokens.renewing("lab", 0.05) as is_mine_too:
+        async with credentials.renewing("lab", 0.05) as is_mine_too:
             assert not is_mine_too
-        async with tokens.renewing("other", 0.05) as is_another:
+        async with credentials.renewing("other", 0.05) as is_another:
             assert is_another
-    async with tokens.renewing("lab", 0.05) as is_free:
+    async with credentials.renewing("lab", 0.05) as is_free:
         assert is_free
 
 
@@ -333,11 +335,11 @@ async def test_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_sign_in_of_an_earlier_version_is_moved_to_its_new_name(tmp_path: Path) -> None:
     """Only for the URL of the sign-in."""
-    tokens = await open_credentials(tmp_path)
-    await tokens.keep(CREDENTIAL)
-    await tokens.adopt("personal 1", "lab", "https://b.example/mcp")
-    assert await tokens.credential("personal 1", "https://b.example/mcp") is None
-    await tokens.adopt("personal 1", "lab", URL)
-    await tokens.adopt("personal 1", "lab", URL)
-    assert await tokens.credential("personal 1", URL) == replace(CREDENTIAL, server="personal 1")
-    assert await tokens.credential("lab", URL) is None
+    credentials = await open_credentials(tmp_path)
+    await credentials.keep(CREDENTIAL)
+    await credentials.adopt("personal 1", "lab", "https://b.example/mcp")
+    assert await credentials.credential("personal 1", "https://b.example/mcp") is None
+    await credentials.adopt("personal 1", "lab", URL)
+    await credentials.adopt("personal 1", "lab", URL)
+    assert await credentials.credential("personal 1", URL) == replace(CREDENTIAL, server="personal 1")
+    assert await credentials.credential("lab", URL) is None

@@ -12,7 +12,7 @@ PROJECT = SandboxGrants(read=("/usr",), write=("/home/u/project", "/private"))
 STRICT = SandboxGrants(read=("/usr", "/home/u/project"), write=("/private",), network="none")
 
 
-def recorded(*lines: str, pieces: int | None = None) -> LearnedAccess:
+def record_accesses(*lines: str, pieces: int | None = None) -> LearnedAccess:
     """Return what is learned from lines of the tracer, received in pieces of this many bytes."""
     recorder = AccessRecorder(mask_text)
     recorder.begin((PROJECT, STRICT), "/home/u", "/home/u/project", 4000)
@@ -22,7 +22,7 @@ def recorded(*lines: str, pieces: int | None = None) -> LearnedAccess:
     return recorder.result()
 
 
-def opened(path: str, flags: str = "O_RDONLY", result: str | None = None) -> str:
+def open_call(path: str, flags: str = "O_RDONLY", result: str | None = None) -> str:
     """Return the line of an open file."""
     return f'7  openat(AT_FDCWD</home/u/project>, "{path}", {flags}) = 3<{result or path}>'
 
@@ -32,22 +32,22 @@ def test_files_outside_the_profile_are_grouped_and_others_left_out(pieces: int |
     for name in ("a", "b", "c", "only"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").touch()
-    shared = [opened(str(tmp_path / "a" / f"f{number}")) for number in range(3)]
-    single = opened(str(tmp_path / "only" / "file"), "O_RDONLY|O_CLOEXEC")
-    inside = [opened("/usr/lib/x"), opened("/home/u/project/y"), opened("/private/t", "O_RDWR|O_CREAT")]
-    learned = recorded(*shared, single, *inside, pieces=pieces)
+    shared = [open_call(str(tmp_path / "a" / f"f{number}")) for number in range(3)]
+    single = open_call(str(tmp_path / "only" / "file"), "O_RDONLY|O_CLOEXEC")
+    inside = [open_call("/usr/lib/x"), open_call("/home/u/project/y"), open_call("/private/t", "O_RDWR|O_CREAT")]
+    learned = record_accesses(*shared, single, *inside, pieces=pieces)
     assert (learned.read, learned.write) == ((str(tmp_path / "a"), str(tmp_path / "only" / "file")), ())
     assert (learned.profile, learned.calls) == ("strict", 7)
 
 
 def test_writing_the_project_needs_the_project_profile() -> None:
-    assert recorded(opened("x", "O_WRONLY|O_CREAT", "/home/u/project/x")).profile == "project"
-    assert recorded('7  unlink("x") = 0').profile == "project"
+    assert record_accesses(open_call("x", "O_WRONLY|O_CREAT", "/home/u/project/x")).profile == "project"
+    assert record_accesses('7  unlink("x") = 0').profile == "project"
 
 
 def test_failed_and_unfinished_calls_are_parsed(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
-    learned = recorded(
+    learned = record_accesses(
         f'7  openat(AT_FDCWD</x>, "{tmp_path}/missing", O_RDONLY) = -1 ENOENT (No such file or directory)',
         f'7  openat(AT_FDCWD</x>, "{tmp_path}/f", O_WRONLY <unfinished ...>',
         "8  +++ exited with 0 +++",
@@ -62,19 +62,22 @@ def test_failed_and_unfinished_calls_are_parsed(tmp_path: Path) -> None:
 def test_file_names_cannot_be_mistaken_for_flags_or_results(tmp_path: Path) -> None:
     odd = tmp_path / "a, O_RDWR) = 3<x>"
     odd.touch()
-    learned = recorded(opened(str(odd), result=str(odd).replace("<", "\\74").replace(">", "\\76")))
+    learned = record_accesses(open_call(str(odd), result=str(odd).replace("<", "\\74").replace(">", "\\76")))
     assert (learned.read, learned.write) == ((str(odd),), ())
 
 
 def test_names_that_cannot_be_shown_are_counted() -> None:
-    learned = recorded(
-        opened("/srv/\\33[31m"), opened("/srv/a\\nb"), opened("/srv/\\342\\200\\256x"), opened("/srv/ghp_" + "a1B2" * 9)
+    learned = record_accesses(
+        open_call("/srv/\\33[31m"),
+        open_call("/srv/a\\nb"),
+        open_call("/srv/\\342\\200\\256x"),
+        open_call("/srv/ghp_" + "a1B2" * 9),
     )
     assert (learned.read, learned.left_out) == ((), 4)
 
 
 def test_recorded_accesses_are_limited() -> None:
-    learned = recorded(*(opened(f"/srv/{number}/f") for number in range(2_500)))
+    learned = record_accesses(*(open_call(f"/srv/{number}/f") for number in range(2_500)))
     assert (len(learned.read), learned.left_out) == (2_000, 500)
 
 
@@ -83,24 +86,26 @@ def test_recorded_accesses_are_limited() -> None:
 )
 def test_credentials_are_listed_and_never_proposed(path: str) -> None:
     folder = path.rpartition("/")[0]
-    learned = recorded(*(opened(f"{folder}/{name}") for name in ("one", "two")), opened(path), opened("/x/y", "O_RDWR"))
+    learned = record_accesses(
+        *(open_call(f"{folder}/{name}") for name in ("one", "two")), open_call(path), open_call("/x/y", "O_RDWR")
+    )
     assert path in learned.credentials
     assert not any(path == each or path.startswith(f"{each}/") for each in (*learned.read, *learned.write))
 
 
 def test_listed_directory_that_contains_the_home_or_a_credential_is_not_proposed() -> None:
-    listed = (opened(path, "O_RDONLY|O_DIRECTORY") for path in ("/home/u", "/home", "/home/u/keys", "/home/u/notes"))
-    learned = recorded(*listed, opened("/home/u/keys/a.pem"), opened("/home/u/notes/a"))
+    listed = (open_call(path, "O_RDONLY|O_DIRECTORY") for path in ("/home/u", "/home", "/home/u/keys", "/home/u/notes"))
+    learned = record_accesses(*listed, open_call("/home/u/keys/a.pem"), open_call("/home/u/notes/a"))
     assert learned.read == ("/home/u/notes",)
 
 
 def test_connections_that_bypass_the_proxy_prevent_a_list_of_hosts() -> None:
     proxy = '7  connect(3<TCP:[1]>, {sa_family=AF_INET, sin_port=htons(4000), sin_addr=inet_addr("127.0.0.1")}, 16) = 0'
-    assert recorded(proxy).direct == ()
+    assert record_accesses(proxy).direct == ()
     address = '{sa_family=AF_INET, sin_port=htons(443), sin_addr=inet_addr("192.0.2.1")}'
     direct = f"7  connect(3<TCP:[1]>, {address}, 16) = -1 EINPROGRESS (Operation now in progress)"
     names = '7  connect(3<UDP:[1]>, {sa_family=AF_INET, sin_port=htons(53), sin_addr=inet_addr("192.0.2.1")}, 16) = 0'
     local = '7  connect(3<UNIX-STREAM:[1]>, {sa_family=AF_UNIX, sun_path="/run/bus"}, 16) = 0'
-    learned = recorded(direct, names, local)
+    learned = record_accesses(direct, names, local)
     assert (learned.direct, learned.sockets, learned.profile) == (("192.0.2.1:443",), ("/run/bus",), "project")
     assert learned.to_json()["proposal"]["hosts"] == []

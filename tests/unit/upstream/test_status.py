@@ -16,7 +16,7 @@ SPEC = ServerSpec("web", "stdio", PLACE, alias="web", command="web")
 ENTRY = ServerEntry("web", "web", PLACE, {}, SPEC, trusted=True)
 
 
-def refused(status: int) -> ToolcribError:
+def refused_response(status: int) -> ToolcribError:
     return HttpRefused("web", RequestRefused(ResponseHead(status, []), b""))
 
 
@@ -28,7 +28,7 @@ def refused(status: int) -> ToolcribError:
         ServerFailed("server.ended", "It exited with 1.", 1, ()),
         ServerFailed("server.flood", "It printed text.", None, ()),
         ServerFailed("server.protocol", "It sent HTML.", None, ()),
-        refused(404),
+        refused_response(404),
     ],
     ids=lambda failure: failure.code,
 )
@@ -41,8 +41,8 @@ def test_failure_that_needs_a_change_is_a_setup_problem(failure: ToolcribError) 
     [
         Unavailable("server.unreachable", "No route."),
         Unavailable("server.timeout", "Late."),
-        refused(503),
-        refused(429),
+        refused_response(503),
+        refused_response(429),
     ],
     ids=str,
 )

@@ -11,7 +11,7 @@ from toolcrib.model.sessions import SessionEvent
 pytestmark = pytest.mark.anyio
 
 
-class Events:
+class EventStore:
     """Stored events of some sessions, and the numbers of those that were read."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Events:
 
 
 async def test_cached_view_reads_only_new_events() -> None:
-    events = Events()
+    events = EventStore()
     views = ConversationViews(events.after)
     events.add("a")
     events.add("a")
@@ -49,7 +49,7 @@ async def test_cached_view_reads_only_new_events() -> None:
 
 
 async def test_least_recently_read_view_is_evicted_and_rebuilt_on_demand() -> None:
-    events = Events()
+    events = EventStore()
     views = ConversationViews(events.after, most_views=2)
     for session in ("a", "b", "c"):
         events.add(session)
@@ -62,7 +62,7 @@ async def test_least_recently_read_view_is_evicted_and_rebuilt_on_demand() -> No
 
 
 async def test_oversized_view_is_not_cached() -> None:
-    events = Events()
+    events = EventStore()
     views = ConversationViews(events.after, most_bytes=1000)
     events.add("a", "x" * 2000)
     for _ in range(2):
@@ -71,7 +71,7 @@ async def test_oversized_view_is_not_cached() -> None:
 
 
 async def test_unknown_session_is_not_cached() -> None:
-    events = Events()
+    events = EventStore()
     views = ConversationViews(events.after)
     with pytest.raises(NotFound):
         await views.get("a")

@@ -29,31 +29,33 @@ LINES: list[JsonObject] = [
 FREE = {"kind", "mode", "model", "result", "seq", "limits", "durationMs"}
 
 
-def text(lines: Any) -> list[bytes]:
+def recording_lines(lines: Any) -> list[bytes]:
     return [json.dumps(line).encode() for line in lines]
 
 
-def broken(value: Any, bad: Any) -> list[Any]:
+def damaged_variants(value: Any, bad: Any) -> list[Any]:
     """Return every variant of a value with one member replaced."""
     found: list[Any] = []
     for key, item in (value if is_object(value) else {}).items():
         if key not in FREE:
             found.append({**value, key: bad})
-        found += [{**value, key: each} for each in broken(item, bad)]
+        found += [{**value, key: each} for each in damaged_variants(item, bad)]
     return found
 
 
 def test_valid_recording_is_read() -> None:
-    assert parse_recording(text(LINES)).prompts == ("Go.",)
+    assert parse_recording(recording_lines(LINES)).prompts == ("Go.",)
 
 
 @pytest.mark.parametrize("bad", [None, 7, True, [[]]])
 def test_recording_with_a_member_of_another_type_is_rejected(bad: Any) -> None:
-    variants = [[*LINES[:n], each, *LINES[n + 1 :]] for n, line in enumerate(LINES) for each in broken(line, bad)]
+    variants = [
+        [*LINES[:n], each, *LINES[n + 1 :]] for n, line in enumerate(LINES) for each in damaged_variants(line, bad)
+    ]
     assert len(variants) > 10
     for lines in variants:
         with pytest.raises(InvalidRequest, match="is not a recording of a session, or is damaged"):
-            parse_recording(text(lines))
+            parse_recording(recording_lines(lines))
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"null", b"\xff", b"[" * 5000, b"{}"])

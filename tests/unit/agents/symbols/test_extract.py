@@ -145,7 +145,7 @@ EXPECTED = {
 }  # fmt: skip
 
 
-def shown(symbols: Sequence[Symbol]) -> list[str]:
+def summaries(symbols: Sequence[Symbol]) -> list[str]:
     """Return each symbol as one line."""
     return [f"{each.line} {each.kind} {f'{each.container}.' if each.container else ''}{each.name}" for each in symbols]
 
@@ -159,7 +159,7 @@ def test_every_language_is_installed_and_has_an_example() -> None:
 def test_symbols_have_kind_line_and_container(language: str) -> None:
     text, expected = EXPECTED[language]
     symbols = read_source("file", language, text.encode()).symbols
-    assert shown(symbols) == expected
+    assert summaries(symbols) == expected
     assert {each.kind for each in symbols} <= set(KINDS)
     assert {each.file for each in symbols} == {"file"}
 

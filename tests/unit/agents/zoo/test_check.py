@@ -25,7 +25,7 @@ def make_agent(**fields: Any) -> Agent:
     return new_agent(parse(AgentInput, {"name": "A", **fields}), "a")
 
 
-def refused(**fields: Any) -> dict[str, str]:
+def field_errors(**fields: Any) -> dict[str, str]:
     with pytest.raises(InvalidFields) as raised:
         make_agent(**fields)
     assert raised.value.code == "agent.invalid"
@@ -97,16 +97,16 @@ def test_starters_are_complete_and_the_library_has_all_requirements() -> None:
     ],
 )
 def test_invalid_field_is_reported_with_its_path(fields: JsonObject, path: str) -> None:
-    assert path in refused(**fields)
+    assert path in field_errors(**fields)
 
 
 def test_all_invalid_fields_are_reported_at_once() -> None:
-    assert set(refused(name="", mode="x", includeBrain=1)) == {"name", "mode", "includeBrain"}
+    assert set(field_errors(name="", mode="x", includeBrain=1)) == {"name", "mode", "includeBrain"}
 
 
 def test_cycle_of_skills_is_rejected_with_its_path() -> None:
     skills = [skill("a", "b"), skill("b", "c"), skill("c", "a"), skill("d", "a")]
-    assert refused(skills=skills)["skills.0.requires"] == "has a cycle: a → b → c → a"
+    assert field_errors(skills=skills)["skills.0.requires"] == "has a cycle: a → b → c → a"
 
 
 def test_long_chain_of_skills_is_accepted() -> None:
@@ -116,7 +116,7 @@ def test_long_chain_of_skills_is_accepted() -> None:
 
 def test_agent_that_is_too_large_in_total_is_rejected() -> None:
     skills = [{"name": f"s{number}", "description": "x" * 60_000} for number in range(20)]
-    assert "bytes, more than" in refused(skills=skills)[""]
+    assert "bytes, more than" in field_errors(skills=skills)[""]
 
 
 def test_line_breaks_are_normalised() -> None:

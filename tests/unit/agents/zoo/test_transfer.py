@@ -63,7 +63,7 @@ ZOO: list[JsonObject] = [
 ]  # fmt: skip
 
 
-def only(found: FoundAgent) -> AgentInput:
+def only_agent(found: FoundAgent) -> AgentInput:
     (agent,) = found.agents
     return agent
 
@@ -74,7 +74,7 @@ def messages(found: FoundAgent) -> str:
 
 def test_sub_agent_keeps_its_settings_and_restricted_tools_are_not_widened() -> None:
     found = read("agents/code-reviewer.md", SUBAGENT)
-    agent = new_agent(only(found), "code-reviewer")
+    agent = new_agent(only_agent(found), "code-reviewer")
     assert agent.name == agent.id == "code-reviewer"
     assert agent.system_prompt == "You review code.\n\nLook twice."
     assert (agent.model, agent.mode) == ("sonnet", "plan")
@@ -83,14 +83,14 @@ def test_sub_agent_keeps_its_settings_and_restricted_tools_are_not_widened() -> 
 
 
 def test_sub_agent_without_a_tools_list_gets_the_default_tools() -> None:
-    assert only(read("a.md", "---\nname: a\nmodel: inherit\n---\nHi")).tool_permissions is None
-    assert only(read("a.md", "---\nname: a\ntools: []\n---\nHi")).tool_permissions == []
+    assert only_agent(read("a.md", "---\nname: a\nmodel: inherit\n---\nHi")).tool_permissions is None
+    assert only_agent(read("a.md", "---\nname: a\ntools: []\n---\nHi")).tool_permissions == []
 
 
 def test_front_matter_that_is_not_yaml_is_read_line_by_line() -> None:
     text = '---\nname: helper\ndescription: Use when: the user says "go": now\n  and more\n---\nBody'
     found = read("helper.md", text)
-    assert only(found).description == 'Use when: the user says "go": now and more'
+    assert only_agent(found).description == 'Use when: the user says "go": now and more'
     assert "line by line" in messages(found)
 
 
@@ -106,7 +106,7 @@ def test_skill_file_becomes_a_skill_with_its_tools() -> None:
 @pytest.mark.parametrize("whole", [ZOO, {"agents": ZOO}, {"agents": {"agent-1": ZOO[0]}}, ZOO[0]])
 def test_agent_zoo_file_is_read_with_its_memory_and_reports_unknown_parts(whole: Json) -> None:
     found = read("agents.json", json.dumps(whole))
-    agent = only(found)
+    agent = only_agent(found)
     assert (agent.id, agent.name, agent.appearance_seed) == ("agent-1", "Code Wizard", "seed-7")
     assert [entry.content for entry in agent.brain_entries] == ["Use Vite."]
     assert [skill.category_id for skill in new_agent(agent, "agent-1").skills] == ["general", "lost"]
@@ -116,7 +116,7 @@ def test_agent_zoo_file_is_read_with_its_memory_and_reports_unknown_parts(whole:
 
 def test_id_that_is_not_valid_in_a_url_is_converted() -> None:
     found = read("agents.json", '[{"id": "my agent/1", "name": "A"}]')
-    assert only(found).id == "my-agent-1"
+    assert only_agent(found).id == "my-agent-1"
     assert "became 'my-agent-1'" in messages(found)
 
 
@@ -160,7 +160,7 @@ def test_exported_agent_is_read_back_unchanged(starter: Agent) -> None:
     (file,) = write(starter, [entry], "json").files
     found = read(*file)
     assert found.problems == ()
-    assert new_agent(only(found), starter.id) == starter
+    assert new_agent(only_agent(found), starter.id) == starter
     assert orjson.loads(file[1])[0]["brainEntries"] == [entry.to_json()]
 
 
@@ -172,7 +172,7 @@ def test_exported_sub_agent_is_read_back_with_its_skills_in_the_prompt() -> None
     written = write(agent, (), "claude")
     ((path, text),) = written.files
     assert path == ".claude/agents/x-y.md"
-    again = only(read(path, text))
+    again = only_agent(read(path, text))
     assert again.description == 'Say "hi": now'
     assert again.system_prompt == "P\n\n---\n\n## Active Skills\n\n### S\nDo it."
     assert again.tool_permissions == ["claude_code/Read", "files/read", "git/*"]

@@ -23,17 +23,17 @@ from unit.base.masking.synthetic import kinds
 SEEDS = range(3)
 
 
-def pasted(text: str) -> str:
+def paste_preview(text: str) -> str:
     """Return the preview of the server in a pasted text."""
     (server,) = recognise(text).servers
     return f"{server.name} {json.dumps(trust_question(server, {}).to_json())}"
 
 
-def recorded(arguments: Any) -> str:
+def audit_text(arguments: Any) -> str:
     return shown(arguments, canonical(arguments)).decode()
 
 
-def definition(raw: dict[str, Any]) -> str:
+def masked_definition(raw: dict[str, Any]) -> str:
     return json.dumps(mask_definition(raw))
 
 
@@ -41,22 +41,26 @@ PLACES: dict[str, Callable[[str], str]] = {
     "url path": lambda secret: mask_url(f"https://mcp.example.org/{quote(secret, safe='')}/mcp"),
     "url query": lambda secret: mask_url(f"https://mcp.example.org/mcp?x={quote(secret, safe='')}"),
     "url fragment": lambda secret: mask_url(f"https://mcp.example.org/mcp#{quote(secret, safe='')}"),
-    "definition url path": lambda secret: definition({"url": f"https://h.example/{quote(secret, safe='')}/mcp"}),
-    "definition bare argument": lambda secret: definition({"command": "server", "args": ["run", secret]}),
-    "definition neutral assignment": lambda secret: definition({"command": "server", "args": [f"--option={secret}"]}),
-    "definition after a flag": lambda secret: definition({"command": "server", "args": ["--token", secret]}),
-    "pasted url path": lambda secret: pasted(f"https://h.example/{quote(secret, safe='')}/mcp"),
-    "pasted bare argument": lambda secret: pasted(shlex.join(["docker", "run", "acme/server:1.0", secret])),
-    "pasted snippet": lambda secret: pasted(json.dumps({"mcpServers": {"a": {"command": "x", "args": [secret]}}})),
-    "definition variable": lambda secret: definition({"command": "server", "env": {"OPTION": secret}}),
-    "audit neutral": lambda secret: recorded({"note": secret}),
-    "audit nested": lambda secret: recorded({"outer": {"items": [{"v": secret, "n": 1}]}}),
-    "audit list": lambda secret: recorded({"args": ["run", secret]}),
-    "audit named": lambda secret: recorded({"options": {"api_key": secret}}),
-    "audit pair": lambda secret: recorded({"env": [{"name": "API_KEY", "value": secret}]}),
-    "audit after a flag": lambda secret: recorded({"args": ["--token", secret, "run"]}),
-    "audit command line": lambda secret: recorded({"command": f"server --token {secret} run"}),
-    "audit json in a text": lambda secret: recorded({"body": json.dumps({"password": secret})}),
+    "definition url path": lambda secret: masked_definition({"url": f"https://h.example/{quote(secret, safe='')}/mcp"}),
+    "definition bare argument": lambda secret: masked_definition({"command": "server", "args": ["run", secret]}),
+    "definition neutral assignment": lambda secret: masked_definition(
+        {"command": "server", "args": [f"--option={secret}"]}
+    ),
+    "definition after a flag": lambda secret: masked_definition({"command": "server", "args": ["--token", secret]}),
+    "pasted url path": lambda secret: paste_preview(f"https://h.example/{quote(secret, safe='')}/mcp"),
+    "pasted bare argument": lambda secret: paste_preview(shlex.join(["docker", "run", "acme/server:1.0", secret])),
+    "pasted snippet": lambda secret: paste_preview(
+        json.dumps({"mcpServers": {"a": {"command": "x", "args": [secret]}}})
+    ),
+    "definition variable": lambda secret: masked_definition({"command": "server", "env": {"OPTION": secret}}),
+    "audit neutral": lambda secret: audit_text({"note": secret}),
+    "audit nested": lambda secret: audit_text({"outer": {"items": [{"v": secret, "n": 1}]}}),
+    "audit list": lambda secret: audit_text({"args": ["run", secret]}),
+    "audit named": lambda secret: audit_text({"options": {"api_key": secret}}),
+    "audit pair": lambda secret: audit_text({"env": [{"name": "API_KEY", "value": secret}]}),
+    "audit after a flag": lambda secret: audit_text({"args": ["--token", secret, "run"]}),
+    "audit command line": lambda secret: audit_text({"command": f"server --token {secret} run"}),
+    "audit json in a text": lambda secret: audit_text({"body": json.dumps({"password": secret})}),
     "text with an assignment": lambda secret: mask_text(f"export API_KEY={secret}"),
     "text with code": lambda secret: mask_text(f'client = connect(url, token="{secret}")'),
     "text with a header": lambda secret: mask_text(f"sent Authorization: Bearer {secret} to it"),
@@ -189,7 +193,7 @@ def digest(drawn: random.Random, length: int) -> str:
     return hashlib.sha512(drawn.randbytes(16)).hexdigest()[:length]
 
 
-def ordinary() -> Iterator[Any]:
+def ordinary_arguments() -> Iterator[Any]:
     drawn = random.Random(1)
     for make in ORDINARY:
         for _ in range(40):
@@ -198,8 +202,8 @@ def ordinary() -> Iterator[Any]:
 
 def test_at_most_1_percent_of_ordinary_arguments_is_masked() -> None:
     """Ids, revisions, digests, paths, sentences, SQL, versions, code."""
-    everything = list(ordinary())
-    masked = [arguments for arguments in everything if "***" in recorded(arguments)]
+    everything = list(ordinary_arguments())
+    masked = [arguments for arguments in everything if "***" in audit_text(arguments)]
     assert len(masked) <= 0.01 * len(everything), masked[:20]
 
 
@@ -272,14 +276,14 @@ SHAPES: list[Any] = [
 @pytest.mark.parametrize("shape", SHAPES)
 def test_secret_is_masked_in_the_audit_in_every_shape(shape: Any) -> None:
     """Next to its name, as a parameter, a login or a flag, or in a URL."""
-    masked = recorded(shape)
+    masked = audit_text(shape)
     assert "hunter22" not in masked
     assert "***" in masked
 
 
 def test_secret_of_a_known_form_is_masked_under_the_name_of_an_id() -> None:
     """An id may only look random."""
-    assert recorded({"id": kinds(0)["github"], "page_id": kinds(0)["stripe"]}) == '{"id":"***","page_id":"***"}'
+    assert audit_text({"id": kinds(0)["github"], "page_id": kinds(0)["stripe"]}) == '{"id":"***","page_id":"***"}'
 
 
 def test_deeply_nested_arguments_are_shown_in_approvals() -> None:
@@ -296,6 +300,6 @@ def test_quick_check_is_suspicious_of_everything_that_is_masked() -> None:
     masker = ValueMasker(KnownSecrets())
     for shape in SHAPES:
         assert masker.is_suspect(canonical(shape)), shape
-    for arguments in ordinary():
+    for arguments in ordinary_arguments():
         if not masker.is_suspect(canonical(arguments)):
             assert masker.json(arguments) == arguments

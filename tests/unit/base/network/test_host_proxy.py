@@ -44,7 +44,7 @@ def test_invalid_host_is_rejected(text: str) -> None:
         parse_host(text)
 
 
-class _Proxy(HostProxy):
+class RecordingProxy(HostProxy):
     """A proxy that resolves every name to one address, with the hosts that it reported."""
 
     def __init__(self, hosts: Sequence[str] | None, address: str = "127.0.0.1") -> None:
@@ -71,17 +71,17 @@ async def test_listed_name_does_not_open_a_private_address() -> None:
     listening = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     request = f"CONNECT rebound.example.com:{port} HTTP/1.1"
-    async with listening, _Proxy(["*.example.com"]) as proxy:
+    async with listening, RecordingProxy(["*.example.com"]) as proxy:
         assert (await proxy.send(request)).startswith("HTTP/1.1 403")
         assert proxy.seen == [("127.0.0.1", False)]  # the entry that would allow it
-        async with _Proxy(["*.example.com", "127.0.0.1"]) as allowed:
+        async with RecordingProxy(["*.example.com", "127.0.0.1"]) as allowed:
             assert (await allowed.send(request)).startswith("HTTP/1.1 200")
             assert allowed.seen == [(f"rebound.example.com:{port}", True)]
 
 
 async def test_metadata_services_are_refused_even_if_listed() -> None:
     for address in ("169.254.169.254", "100.100.100.200"):
-        async with _Proxy([address, "*.example.com"], address) as proxy:
+        async with RecordingProxy([address, "*.example.com"], address) as proxy:
             assert (await proxy.send(f"CONNECT {address}:80 HTTP/1.1")).startswith("HTTP/1.1 403")
             assert (await proxy.send("CONNECT a.example.com:80 HTTP/1.1")).startswith("HTTP/1.1 403")
 
@@ -101,11 +101,11 @@ async def test_metadata_services_are_refused_even_if_listed() -> None:
     ],
 )
 async def test_malformed_and_forbidden_requests_are_refused(request_line: str, status: str) -> None:
-    async with _Proxy(["example.com"], "192.0.2.1") as proxy:
+    async with RecordingProxy(["example.com"], "192.0.2.1") as proxy:
         assert (await proxy.send(request_line)).split()[1] == status
 
 
 async def test_request_without_the_token_is_refused() -> None:
-    async with _Proxy(["127.0.0.1"]) as proxy:
+    async with RecordingProxy(["127.0.0.1"]) as proxy:
         assert (await proxy.send("CONNECT 127.0.0.1:9 HTTP/1.1", token=False)).split()[1] == "407"
         assert proxy.seen == []

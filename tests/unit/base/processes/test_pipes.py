@@ -11,13 +11,13 @@ from toolcrib.base.processes.pipes import GARBAGE_BYTES, GARBAGE_LINES, Garbage,
 LIMIT = 20
 
 
-def read(chunks: list[bytes], limit: int = LIMIT) -> list[Line]:
+def read_lines(chunks: list[bytes], limit: int = LIMIT) -> list[Line]:
     """Return all lines of these chunks."""
     lines = Lines(limit)
     return [line for chunk in chunks for line in lines.feed(chunk)] + lines.end()
 
 
-def cut(data: bytes, places: list[int]) -> list[bytes]:
+def split_at(data: bytes, places: list[int]) -> list[bytes]:
     """Split the bytes at these places."""
     at = sorted({place % (len(data) + 1) for place in places} | {0, len(data)})
     return [data[start:end] for start, end in pairwise(at)]
@@ -28,7 +28,7 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 )
 def test_lines_do_not_depend_on_chunk_borders(written: list[bytes], places: list[int]) -> None:
     data = b"".join(line + b"\n" for line in written)
-    found = [line for line in read(cut(data, places)) if isinstance(line, bytes) or line.over]
+    found = [line for line in read_lines(split_at(data, places)) if isinstance(line, bytes) or line.over]
     assert [line if isinstance(line, bytes) else line.size for line in found] == [
         line if len(line) <= LIMIT else len(line) for line in written
     ]
@@ -50,9 +50,9 @@ def test_oversized_line_is_reported_at_the_limit_and_at_its_end() -> None:
 
 
 def test_unterminated_text_is_a_line_at_the_end() -> None:
-    assert read([b"one\ntw", b"o"]) == [b"one", b"two"]
-    assert read([b"one\n"]) == [b"one"]
-    assert [line.size for line in read([b"x" * 50]) if isinstance(line, OversizedLine)] == [50, 50]
+    assert read_lines([b"one\ntw", b"o"]) == [b"one", b"two"]
+    assert read_lines([b"one\n"]) == [b"one"]
+    assert [line.size for line in read_lines([b"x" * 50]) if isinstance(line, OversizedLine)] == [50, 50]
 
 
 def test_endless_line_uses_bounded_memory() -> None:

@@ -27,7 +27,7 @@ SCHEDULER_BLOCKED = {
 DEFINITIONS = crew_server({}).definitions
 
 
-def marked(has: Callable[[ToolDefinition], bool]) -> set[str]:
+def names_with(has: Callable[[ToolDefinition], bool]) -> set[str]:
     return {name for name, definition in DEFINITIONS.items() if has(definition)}
 
 
@@ -37,11 +37,11 @@ def test_crew_has_exactly_the_documented_tools() -> None:
 
 
 def test_two_tools_are_privileged() -> None:
-    assert marked(lambda definition: definition.marks.privileged) == PRIVILEGED
+    assert names_with(lambda definition: definition.marks.privileged) == PRIVILEGED
 
 
 def test_eight_tools_are_blocked_for_schedules() -> None:
-    assert marked(lambda definition: definition.marks.scheduler_blocked) == SCHEDULER_BLOCKED
+    assert names_with(lambda definition: definition.marks.scheduler_blocked) == SCHEDULER_BLOCKED
 
 
 @pytest.mark.parametrize("name", sorted(DEFINITIONS))

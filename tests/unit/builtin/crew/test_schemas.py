@@ -15,7 +15,7 @@ SCHEMAS = Path(__file__).with_name("schemas")
 DEFINITIONS = crew_server({}).definitions
 
 
-def described(name: str) -> JsonObject:
+def full_definition(name: str) -> JsonObject:
     """Return everything that clients and the policy receive about a tool."""
     found = DEFINITIONS[name].tool(SERVER, "builtin")
     more: JsonObject = {"marks": found.marks.to_json(), "requires": list(found.requires), "timeout": found.timeout}
@@ -25,7 +25,7 @@ def described(name: str) -> JsonObject:
 @pytest.mark.parametrize("name", sorted(DEFINITIONS))
 def test_definition_equals_the_stored_schema(name: str) -> None:
     stored = SCHEMAS / f"{name}.json"
-    assert orjson.loads(stored.read_bytes()) == orjson.loads(orjson.dumps(described(name)))
+    assert orjson.loads(stored.read_bytes()) == orjson.loads(orjson.dumps(full_definition(name)))
 
 
 def test_each_stored_schema_belongs_to_a_tool() -> None:
@@ -39,7 +39,7 @@ def write() -> None:
         path.unlink()
     for name in DEFINITIONS:
         options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
-        (SCHEMAS / f"{name}.json").write_bytes(orjson.dumps(described(name), option=options))
+        (SCHEMAS / f"{name}.json").write_bytes(orjson.dumps(full_definition(name), option=options))
 
 
 if __name__ == "__main__":

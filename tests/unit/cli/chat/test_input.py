@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from toolcrib.cli.chat.input import Action, Editor, Entered
 
 
-def typed(*keys: str) -> tuple[Editor, list[Action]]:
+def type_keys(*keys: str) -> tuple[Editor, list[Action]]:
     editor = Editor()
     return editor, [action for each in keys for action in editor.feed(each.encode())]
 
@@ -36,28 +36,28 @@ def typed(*keys: str) -> tuple[Editor, list[Action]]:
     ],
 )
 def test_keys_edit_the_line(keys: str, text: str) -> None:
-    editor, actions = typed(keys)
+    editor, actions = type_keys(keys)
     assert (editor.text, actions) == (text, [])
 
 
 def test_enter_sends_the_line_and_begins_a_new_one() -> None:
-    editor, actions = typed("one\rtwo\nthree")
+    editor, actions = type_keys("one\rtwo\nthree")
     assert actions == [Entered("one"), Entered("two")]
     assert editor.text == "three"
 
 
 def test_history_returns_sent_lines_and_the_draft() -> None:
-    editor, _ = typed("one\rtwo\rdraft", "\x1b[A", "\x1b[A", "\x1b[A")
+    editor, _ = type_keys("one\rtwo\rdraft", "\x1b[A", "\x1b[A", "\x1b[A")
     assert editor.text == "one"
     list(editor.feed(b"\x1b[B\x1b[B"))
     assert editor.text == "draft"
 
 
 def test_control_keys_interrupt_leave_an_empty_line_or_suspend() -> None:
-    assert typed("ab\x03")[1] == ["interrupt"]
-    assert typed("a\x04")[1] == []
-    assert typed("\x04")[1] == ["leave"]
-    assert typed("\x1a")[1] == ["suspend"]
+    assert type_keys("ab\x03")[1] == ["interrupt"]
+    assert type_keys("a\x04")[1] == []
+    assert type_keys("\x04")[1] == ["leave"]
+    assert type_keys("\x1a")[1] == ["suspend"]
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=("Cc",)), max_size=20), st.integers(1, 5))

@@ -11,7 +11,7 @@ from toolcrib.cli.chat.markdown import MarkdownStyler
 from toolcrib.cli.chat.view import Tone, ViewText
 
 
-def styled(*pieces: str) -> list[tuple[str, Tone]]:
+def style_text(*pieces: str) -> list[tuple[str, Tone]]:
     """Return the text by style, with neighbours of the same style joined."""
     styler = MarkdownStyler()
     found: list[tuple[str, Tone]] = []
@@ -41,18 +41,18 @@ def styled(*pieces: str) -> list[tuple[str, Tone]]:
     ],
 )
 def test_markup_becomes_styles(text: str, expected: list[tuple[str, Tone]]) -> None:
-    assert styled(text) == expected
-    assert styled(*text) == expected  # one character at a time
+    assert style_text(text) == expected
+    assert style_text(*text) == expected  # one character at a time
 
 
 @given(st.text(alphabet="a*`#->~ \n_", max_size=60), st.lists(st.integers(0, 60), max_size=5))
 def test_result_does_not_depend_on_the_pieces(text: str, cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(text)]
     pieces = [text[start:end] for start, end in pairwise(places)]
-    assert styled(*pieces) == styled(text)
+    assert style_text(*pieces) == style_text(text)
 
 
 @given(st.text(alphabet="ab*`# \n", max_size=60))
 def test_letters_are_never_lost(text: str) -> None:
-    shown = "".join(part for part, _ in styled(text))
+    shown = "".join(part for part, _ in style_text(text))
     assert re.sub("[^ab]", "", shown) == re.sub("[^ab]", "", text)

@@ -16,7 +16,7 @@ TEXTS = st.builds(ViewText, st.text(alphabet="abc xyz\n", max_size=60))
 LINES = st.builds(ViewLine, st.text(alphabet="abc xyz", max_size=60))
 
 
-def drawn(pieces: list[Piece], row: str | None = None, *, colours: bool = False) -> Rows:
+def draw(pieces: list[Piece], row: str | None = None, *, colours: bool = False) -> Rows:
     rows = Rows(WIDTH)
     screen = Screen(rows.write, lambda: WIDTH, colours=colours)
     if row is not None:
@@ -28,7 +28,7 @@ def drawn(pieces: list[Piece], row: str | None = None, *, colours: bool = False)
 
 @given(st.lists(TEXTS | LINES, max_size=6), st.text(alphabet="qr", max_size=40))
 def test_input_row_does_not_change_the_text_above(pieces: list[Piece], typed: str) -> None:
-    without, having = drawn(pieces).text.rstrip("\n"), drawn(pieces, typed).text.split("\n")
+    without, having = draw(pieces).text.rstrip("\n"), draw(pieces, typed).text.split("\n")
     assert "\n".join(having[:-1]).rstrip("\n") == without
     assert having[-1].startswith(">")
 
@@ -37,25 +37,25 @@ def test_input_row_does_not_change_the_text_above(pieces: list[Piece], typed: st
 def test_text_looks_the_same_in_any_pieces(text: str, cuts: list[int]) -> None:
     places = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
     pieces: list[Piece] = [ViewText(text[start:end]) for start, end in pairwise(places)]
-    assert drawn(pieces, "typed").text == drawn([ViewText(text)], "typed").text
+    assert draw(pieces, "typed").text == draw([ViewText(text)], "typed").text
 
 
 @given(st.text(alphabet="abc xyz\n?>*", max_size=300))
 def test_text_rows_are_indented_and_no_word_is_lost(text: str) -> None:
-    rows = drawn([ViewText(text)]).text.split("\n")
+    rows = draw([ViewText(text)]).text.split("\n")
     assert all(row == "" or row.startswith("  ") for row in rows)
     assert all(len(row) < WIDTH for row in rows)
     assert "".join("".join(rows).split()) == "".join(text.split())
 
 
 def test_words_are_not_broken_where_they_fit_into_a_row() -> None:
-    assert drawn([ViewText("one two three four five six seven eight")]).text == (
+    assert draw([ViewText("one two three four five six seven eight")]).text == (
         "  one two three four five six\n  seven eight"
     )
 
 
 def test_continuation_of_a_long_line_is_indented() -> None:
-    assert drawn([ViewLine("  CAREFUL: something is hidden in there")]).text.split("\n") == [
+    assert draw([ViewLine("  CAREFUL: something is hidden in there")]).text.split("\n") == [
         "  CAREFUL: something is",
         "    hidden in there",
         "",
@@ -63,7 +63,7 @@ def test_continuation_of_a_long_line_is_indented() -> None:
 
 
 def test_line_starts_a_new_row_after_unfinished_text() -> None:
-    assert drawn([ViewText("so"), ViewLine("note"), ViewText("and")], "typed").text == "  so\nnote\n  and\n> typed"
+    assert draw([ViewText("so"), ViewLine("note"), ViewText("and")], "typed").text == "  so\nnote\n  and\n> typed"
 
 
 @pytest.mark.parametrize(("cursor", "shown", "column"), [(0, "> abcdefghijklmnopqrstuvwxyza", 2), (52, "> ", 29)])

@@ -128,8 +128,11 @@ def test_outcome_of_an_approval_is_shown_in_words() -> None:
 def test_question_has_numbered_choices_and_its_call_is_not_shown() -> None:
     shown = ShownSession().event("tool_call_start", toolCallId="q", toolName="AskUserQuestion")
     shown.event("tool_call_end", toolCallId="q", arguments={"questions": []})
-    asked: JsonObject = {"question": "Which?", "options": [{"label": "Red", "description": "warm"}, {"label": "Blue"}]}
-    shown.event("question_prompt", questionId="q1", questions=[asked])
+    question: JsonObject = {
+        "question": "Which?",
+        "options": [{"label": "Red", "description": "warm"}, {"label": "Blue"}],
+    }
+    shown.event("question_prompt", questionId="q1", questions=[question])
     shown.event("question_answered", questionId="q1", answers={"Which?": "Blue"})
     shown.event("tool_result", toolCallId="q", isError=False, content=[])
     assert shown.lines == ["", "? Which?", "  1. Red: warm", "  2. Blue", "  answered: Blue"]

@@ -25,7 +25,7 @@ def server(name: str, state: str = "connected", **more: Any) -> JsonObject:
 THREE = ServersView([server("a"), server("b", "needs_auth"), server("c", "untrusted")])
 
 
-def pressed(view: ServersView, *keys: str) -> ServersView:
+def press_keys(view: ServersView, *keys: str) -> ServersView:
     """Return the view after these keys, none of which may trigger an action."""
     for key in keys:
         after = press(view, key)
@@ -35,15 +35,15 @@ def pressed(view: ServersView, *keys: str) -> ServersView:
 
 
 def test_arrows_select_and_stop_at_both_ends() -> None:
-    assert pressed(THREE, DOWN, DOWN, DOWN).place == 2
-    assert pressed(THREE, DOWN, UP, UP).place == 0
+    assert press_keys(THREE, DOWN, DOWN, DOWN).place == 2
+    assert press_keys(THREE, DOWN, UP, UP).place == 0
 
 
 def test_server_is_opened_and_closed() -> None:
-    opened = pressed(THREE, DOWN, ENTER)
+    opened = press_keys(THREE, DOWN, ENTER)
     assert opened.opened is THREE.servers[1]
-    assert pressed(opened, ESCAPE).opened is None
-    assert pressed(opened, "q").opened is None
+    assert press_keys(opened, ESCAPE).opened is None
+    assert press_keys(opened, "q").opened is None
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_each_action_key_is_shown_on_the_screen(key: str, does: str) -> None:
 
 @pytest.mark.parametrize(("key", "does"), [("d", "remove"), ("o", "sign_out")])
 def test_removal_and_sign_out_are_confirmed(key: str, does: str) -> None:
-    confirming = pressed(THREE, DOWN, key)
+    confirming = press_keys(THREE, DOWN, key)
     assert "b? Press y to confirm" in "\n".join(draw(confirming, 80, 24))
     assert press(confirming, "y") == does
-    assert pressed(confirming, "n").asked is None
-    assert pressed(confirming, DOWN).place == confirming.place
+    assert press_keys(confirming, "n").asked is None
+    assert press_keys(confirming, DOWN).place == confirming.place
     assert confirming.having([server("a")]).asked is None
     assert press(confirming, "\x03") == "interrupt"
 
@@ -80,7 +80,7 @@ def test_busy_view_starts_no_other_action() -> None:
 
 
 def test_states_are_words_and_the_selected_row_is_marked() -> None:
-    rows = draw(pressed(THREE, DOWN), 80, 24)
+    rows = draw(press_keys(THREE, DOWN), 80, 24)
     assert rows[0] == "MCP servers (3): 1 connected, 1 needs sign-in, 1 not trusted"
     assert rows[2:5] == [
         "  a  connected      a works.",
@@ -90,7 +90,7 @@ def test_states_are_words_and_the_selected_row_is_marked() -> None:
 
 
 def test_updated_list_keeps_the_selection() -> None:
-    view = pressed(THREE, DOWN, DOWN).having([server("c"), server("d")])
+    view = press_keys(THREE, DOWN, DOWN).having([server("c"), server("d")])
     assert view.chosen is not None
     assert view.chosen["name"] == "c"
     assert view.having([server("d")]).place == 0

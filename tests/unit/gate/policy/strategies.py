@@ -57,7 +57,7 @@ def own_grants(draw: st.DrawFn) -> Grants:
 
 
 @st.composite
-def grants_given(draw: st.DrawFn) -> Grants:
+def any_grants(draw: st.DrawFn) -> Grants:
     own = draw(own_grants())
     if draw(st.integers(0, 3)):
         return own
@@ -112,4 +112,4 @@ def queries(draw: st.DrawFn) -> ExplainQuery:
     tool = draw(tools())
     arguments = draw(st.none() | ARGUMENTS)
     paths = draw(st.sampled_from([None, *TOUCHED])) if arguments is not None else None
-    return ExplainQuery(tool.ref, tool, draw(principals()), draw(grants_given()), draw(rule_sets()), arguments, paths)
+    return ExplainQuery(tool.ref, tool, draw(principals()), draw(any_grants()), draw(rule_sets()), arguments, paths)

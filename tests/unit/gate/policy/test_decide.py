@@ -27,7 +27,7 @@ def principals(draw: st.DrawFn) -> Principal:
 
 
 @st.composite
-def grants_given(draw: st.DrawFn) -> Grants:
+def any_grants(draw: st.DrawFn) -> Grants:
     some = st.lists(PATTERNS, max_size=2)
     permissions = draw(st.none() | some)
     return Grants(None if permissions is None else tuple(permissions), tuple(draw(some)))
@@ -42,7 +42,7 @@ def rule_sets(draw: st.DrawFn) -> Rules:
     )
 
 
-TOOLS, PRINCIPALS, GRANTS, RULES = tools(), principals(), grants_given(), rule_sets()
+TOOLS, PRINCIPALS, GRANTS, RULES = tools(), principals(), any_grants(), rule_sets()
 
 
 def make_principal(source: Source = "ide", mode: Mode = "default", *, by_hand: bool = False) -> Principal:

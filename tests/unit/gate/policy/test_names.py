@@ -18,13 +18,13 @@ WIPE = Tool(ToolRef("prod", "wipe"), "", {"type": "object"}, "upstream", names=N
 CALLER = Principal("token", "ide", "ide", "default")
 
 
-def ruled(effect: RuleEffect, pattern: str) -> Rules:
+def rules_with(effect: RuleEffect, pattern: str) -> Rules:
     return Rules.at(datetime.now(UTC), 1, [Rule("r", effect, pattern, RuleOrigin("user"))])
 
 
 @pytest.mark.parametrize("name", ["prod", "work", "harmless"])
 def test_deny_rule_applies_under_each_name(name: str) -> None:
-    rules = ruled("deny", f"{name}/*")
+    rules = rules_with("deny", f"{name}/*")
     assert decide(WIPE.ref, WIPE, CALLER, Grants(), rules).verdict == "hidden"
     assert not sees(WIPE, CALLER, Grants(), rules)
 
@@ -32,12 +32,12 @@ def test_deny_rule_applies_under_each_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["prod", "work", "harmless"])
 def test_ask_rule_applies_under_each_name(name: str) -> None:
     free = Principal("token", "ide", "ide", "bypassPermissions")
-    assert decide(WIPE.ref, WIPE, free, Grants(), ruled("ask", f"{name}/wipe")).verdict == "ask"
+    assert decide(WIPE.ref, WIPE, free, Grants(), rules_with("ask", f"{name}/wipe")).verdict == "ask"
 
 
 @pytest.mark.parametrize(("name", "verdict"), [("prod", "allow"), ("work", "allow"), ("harmless", "ask")])
 def test_allow_rule_applies_only_under_accepted_names(name: str, verdict: str) -> None:
-    assert decide(WIPE.ref, WIPE, CALLER, Grants(), ruled("allow", f"{name}/*")).verdict == verdict
+    assert decide(WIPE.ref, WIPE, CALLER, Grants(), rules_with("allow", f"{name}/*")).verdict == verdict
 
 
 @pytest.mark.parametrize(("name", "is_seen"), [("prod", True), ("work", True), ("harmless", False)])
@@ -47,7 +47,7 @@ def test_permissions_and_bundles_apply_only_under_accepted_names(name: str, is_s
 
 
 def test_explanation_states_the_name_by_which_a_rule_matches() -> None:
-    explained = explain(ExplainQuery(WIPE.ref, WIPE, CALLER, Grants(), ruled("deny", "harmless/*")))
+    explained = explain(ExplainQuery(WIPE.ref, WIPE, CALLER, Grants(), rules_with("deny", "harmless/*")))
     assert explained.verdict == "hidden"
     assert "matches through the name harmless in /r/.mcp.json" in explained.decided_by.reason
     assert explained.naming == {"r"}

@@ -17,7 +17,7 @@ from toolcrib.model.tools import Tool
 from unit.gate.policy.strategies import (
     ARGUMENTS,
     PATTERNS,
-    grants_given,
+    any_grants,
     own_grants,
     principals,
     queries,
@@ -177,7 +177,7 @@ def test_flip_changes_the_verdict_with_only_necessary_changes(query: ExplainQuer
             assert put_back.decide().verdict not in ({"allow"} if verdict == "ask" else {"allow", "ask"})
 
 
-@given(tools(), principals(), grants_given(), rule_sets())
+@given(tools(), principals(), any_grants(), rule_sets())
 @settings(deadline=None)
 def test_each_step_has_a_reason_and_the_last_one_decides(
     tool: Tool, principal: Principal, grants: Grants, rules: Rules

@@ -15,7 +15,7 @@ from toolcrib.gate.policy.zones import TouchedPath
 from toolcrib.model.policy import Binding, Condition, Rule, RuleEffect, RuleOrigin, Verdict, Where
 from toolcrib.model.principals import MODES, Mode, Principal, Source
 from toolcrib.model.tools import Marks, Tool, ToolRef
-from unit.gate.policy.strategies import ARGUMENTS, REFS, TOUCHED, grants_given, principals, rule_sets, tools
+from unit.gate.policy.strategies import ARGUMENTS, REFS, TOUCHED, any_grants, principals, rule_sets, tools
 
 _PATHS = (
     *TOUCHED,
@@ -48,7 +48,7 @@ def _verdicts(tool: Tool, principal: Principal, grants: Grants, rules: Rules) ->
 
 
 @settings(deadline=None, max_examples=40)
-@given(_CATALOGS, principals(), grants_given(), rule_sets(4))
+@given(_CATALOGS, principals(), any_grants(), rule_sets(4))
 def test_reach_equals_the_verdicts_that_decide_can_return(
     catalog: list[Tool], principal: Principal, grants: Grants, rules: Rules
 ) -> None:
@@ -59,7 +59,7 @@ def test_reach_equals_the_verdicts_that_decide_can_return(
 
 
 @settings(deadline=None, max_examples=40)
-@given(tools(), principals(), grants_given(), rule_sets(4), ARGUMENTS)
+@given(tools(), principals(), any_grants(), rule_sets(4), ARGUMENTS)
 def test_verdict_of_any_call_is_found_by_reach(
     tool: Tool, principal: Principal, grants: Grants, rules: Rules, arguments: dict[str, object]
 ) -> None:

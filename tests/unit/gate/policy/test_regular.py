@@ -15,7 +15,7 @@ SLACK = 4
 ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", "[a-c]", r"\d", r"\w", r"\S", r"\.", "1", r"[\d_-]", "[]a]"])
 
 
-def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     repeats = st.sampled_from(["*", "+", "?", "{2}", "{1,3}", "{0,2}", "{1,}", "*?", "{0}"])
     return (
         st.tuples(inner, repeats).map(lambda drawn: f"(?:{drawn[0]}){drawn[1]}")
@@ -24,7 +24,7 @@ def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-EXPRESSIONS = st.recursive(ATOMS, grown, max_leaves=6)
+EXPRESSIONS = st.recursive(ATOMS, larger, max_leaves=6)
 TEXTS = st.text("abcA1_. -\n", max_size=10)
 
 

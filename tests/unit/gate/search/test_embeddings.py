@@ -50,19 +50,21 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-async def found(search: ToolSearch, query: str, tools: tuple[Tool, ...] = TOOLS) -> list[tuple[str, float]]:
+async def find_tools(search: ToolSearch, query: str, tools: tuple[Tool, ...] = TOOLS) -> list[tuple[str, float]]:
     return [(str(each.tool.ref), each.score) for each in await search.find(Listing((1, 1), tools), query, 5)]
 
 
 async def test_words_of_similar_meaning_find_a_tool(model: Path) -> None:
-    assert await found(ToolSearch(), "canine walkies") == []
-    assert [ref for ref, _ in await found(ToolSearch(StaticEmbeddings(model)), "canine walkies")] == ["pets/dog_leash"]
+    assert await find_tools(ToolSearch(), "canine walkies") == []
+    assert [ref for ref, _ in await find_tools(ToolSearch(StaticEmbeddings(model)), "canine walkies")] == [
+        "pets/dog_leash"
+    ]
 
 
 async def test_exact_name_ranks_first_and_scores_decrease(model: Path) -> None:
-    matches = await found(ToolSearch(StaticEmbeddings(model)), "rocket")
+    matches = await find_tools(ToolSearch(StaticEmbeddings(model)), "rocket")
     assert matches[0] == ("space/rocket", 1.0)
-    matches = await found(ToolSearch(StaticEmbeddings(model)), "post the canine an invoice")
+    matches = await find_tools(ToolSearch(StaticEmbeddings(model)), "post the canine an invoice")
     assert {ref for ref, _ in matches} == {"books/post_invoice", "pets/dog_leash"}
     assert matches[0][0] == "books/post_invoice"
     assert [score for _, score in matches] == sorted((score for _, score in matches), reverse=True)
@@ -71,8 +73,8 @@ async def test_exact_name_ranks_first_and_scores_decrease(model: Path) -> None:
 
 async def test_tools_that_the_caller_does_not_see_are_not_found(model: Path) -> None:
     search = ToolSearch(StaticEmbeddings(model))
-    assert await found(search, "canine") == [("pets/dog_leash", pytest.approx(0.33, abs=0.01))]
-    assert await found(search, "canine", TOOLS[:1]) == []
+    assert await find_tools(search, "canine") == [("pets/dog_leash", pytest.approx(0.33, abs=0.01))]
+    assert await find_tools(search, "canine", TOOLS[:1]) == []
 
 
 @pytest.mark.parametrize("damage", ["no directory", "no tokenizer", "no weights"])
@@ -91,8 +93,8 @@ async def test_unusable_model_falls_back_to_words_and_downloads_nothing(
         (model / "model.safetensors").write_bytes(b"\x08" + b"\0" * 20)
     search = ToolSearch(StaticEmbeddings(model))
     with caplog.at_level(logging.WARNING):
-        assert [ref for ref, _ in await found(search, "dog")] == ["pets/dog_leash"]
-        assert [ref for ref, _ in await found(search, "invoice", TOOLS[:2])] == ["books/post_invoice"]
+        assert [ref for ref, _ in await find_tools(search, "dog")] == ["pets/dog_leash"]
+        assert [ref for ref, _ in await find_tools(search, "invoice", TOOLS[:2])] == ["books/post_invoice"]
     assert len([record for record in caplog.records if "words only" in record.message]) == 1
     assert (unusable(model) is None) == (damage == "no weights")
 

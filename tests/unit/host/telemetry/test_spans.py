@@ -32,7 +32,7 @@ def values(span: Span) -> dict[str, str | int]:
     return {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
 
 
-def traced(call: CallEnd, spans: CallSpans | None = None, *, to_upstream: bool = False) -> list[Span]:
+def trace_call(call: CallEnd, spans: CallSpans | None = None, *, to_upstream: bool = False) -> list[Span]:
     """Return the spans of one call."""
     spans = spans or CallSpans(CallCounters(), Sampler())
     spans.started(call.call_id, None, to_upstream=to_upstream)
@@ -69,12 +69,12 @@ def test_upstream_call_continues_the_trace_with_a_server_and_a_client_span() -> 
 
 @pytest.mark.parametrize("number", [0, 127, 128, 300, 2**31, 2**53])
 def test_audit_number_of_any_size_is_an_attribute(number: int) -> None:
-    (span,) = traced(call_end(audit_id=number))
+    (span,) = trace_call(call_end(audit_id=number))
     assert values(span)["toolcrib.audit.id"] == number
 
 
 def test_call_without_an_upstream_is_one_span() -> None:
-    (span,) = traced(call_end())
+    (span,) = trace_call(call_end())
     assert span.kind == Span.SPAN_KIND_SERVER
     assert not span.parent_span_id
 
@@ -88,37 +88,37 @@ def test_call_without_an_upstream_is_one_span() -> None:
     ],
 )
 def test_failed_call_has_the_error_on_both_spans(change: dict[str, str], error: str) -> None:
-    for span in traced(call_end(**change), to_upstream=True):
+    for span in trace_call(call_end(**change), to_upstream=True):
         assert span.status.code == Status.STATUS_CODE_ERROR
         assert values(span)["error.type"] == error
 
 
 def test_protocol_error_of_a_server_has_its_code() -> None:
     result = CallResult((), is_error=True, fault=ProtocolFault(-32602, "no such row"))
-    for span in traced(call_end(ending="error", result=result), to_upstream=True):
+    for span in trace_call(call_end(ending="error", result=result), to_upstream=True):
         assert values(span)["error.type"] == values(span)["rpc.response.status_code"] == "-32602"
         assert "no such row" not in str(span)
 
 
 def test_uri_of_a_resource_is_sent_only_with_content() -> None:
     read = call_end(ref=ToolRef("notes", "resources/read"), tool=None, arguments=b'{"uri":"notes://1"}')
-    (span,) = traced(read)
+    (span,) = trace_call(read)
     assert "notes://1" not in str(span)
-    (span,) = traced(read, CallSpans(CallCounters(), Sampler(), redact=lambda _, encoded: encoded))
+    (span,) = trace_call(read, CallSpans(CallCounters(), Sampler(), redact=lambda _, encoded: encoded))
     assert values(span)["mcp.resource.uri"] == "notes://1"
     assert span.name == "resources/read"
 
 
 def test_refused_call_of_an_unknown_tool_has_no_client_span_and_no_name() -> None:
     call = call_end(ref=ToolRef("made", "up"), tool=None, ending="refused", code="tool.unknown")
-    (span,) = traced(call, to_upstream=True)
+    (span,) = trace_call(call, to_upstream=True)
     assert span.name == "tools/call"
     assert values(span)["error.type"] == "tool.unknown"
     assert not {"gen_ai.tool.name", "toolcrib.server"} & values(span).keys()
 
 
 def test_read_of_a_prompt_names_its_method_and_prompt() -> None:
-    (span,) = traced(call_end(ref=ToolRef("notes", "prompts/get"), tool=None, arguments=b'{"name":"review"}'))
+    (span,) = trace_call(call_end(ref=ToolRef("notes", "prompts/get"), tool=None, arguments=b'{"name":"review"}'))
     assert span.name == "prompts/get review"
     assert values(span)["gen_ai.prompt.name"] == "review"
     assert "gen_ai.operation.name" not in values(span)
@@ -128,10 +128,10 @@ def test_content_is_sent_masked_only_when_switched_on() -> None:
     def redact(value: object, encoded: bytes) -> bytes:
         return encoded.replace(b"found", b"***")
 
-    (span,) = traced(call_end(), CallSpans(CallCounters(), Sampler(), redact=redact))
+    (span,) = trace_call(call_end(), CallSpans(CallCounters(), Sampler(), redact=redact))
     assert values(span)["gen_ai.tool.call.arguments"] == '{"query":"rain"}'
     assert "***" in str(values(span)["gen_ai.tool.call.result"])
-    (span,) = traced(call_end(result=CallResult.text("found")))
+    (span,) = trace_call(call_end(result=CallResult.text("found")))
     assert not any(name.startswith("gen_ai.tool.call") for name in values(span))
 
 

@@ -195,7 +195,7 @@ def test_stop_reason_and_usage_can_be_set() -> None:
     assert message["usage"]["input_tokens"] == 10
 
 
-def reassembled(events: list[StreamEvent]) -> JsonObject:
+def reassemble(events: list[StreamEvent]) -> JsonObject:
     """Return the message that a client assembles from the events."""
     message: JsonObject = {}
     partial: dict[int, str] = {}
@@ -231,7 +231,7 @@ def test_streamed_events_add_up_to_the_whole_message(blocks: list[JsonObject], c
     whole = reply(Scripts({"s": [{"blocks": blocks}]}), {"model": "m", "messages": [user("[[script:s]]")]}).message
     assert whole is not None
     events = list(stream_events(whole, chunk))
-    assert reassembled(events) == whole
+    assert reassemble(events) == whole
     assert [event.kind for event in events][-2:] == ["message_delta", "message_stop"]
     for event in events:
         line = event.encode().decode()

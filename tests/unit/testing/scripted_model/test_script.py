@@ -56,13 +56,13 @@ WRONG: list[tuple[Json, str]] = [
 ]
 
 
-def read(*steps: Json) -> Script:
+def read_steps(*steps: Json) -> Script:
     done = read_scripts({"s": list(steps)})
     assert done.problems == ()
     return done.scripts["s"]
 
 
-def wrong(value: Json) -> str:
+def problem_of(value: Json) -> str:
     done = read_scripts({"s": value})
     assert not done.scripts
     (problem,) = done.problems
@@ -71,7 +71,7 @@ def wrong(value: Json) -> str:
 
 
 def test_every_kind_of_block_is_read() -> None:
-    (step,) = read(
+    (step,) = read_steps(
         {
             "blocks": [
                 {"text": "a"},
@@ -87,7 +87,7 @@ def test_every_kind_of_block_is_read() -> None:
 
 
 def test_step_may_refuse_hang_or_be_slow() -> None:
-    refused, plain, hung, slow = read(
+    refused, plain, hung, slow = read_steps(
         {"status": 529, "error": "overloaded_error", "message": "Later."},
         {"status": 500},
         {"hang_s": 1.5},
@@ -115,7 +115,7 @@ def test_script_with_words_is_an_object() -> None:
 
 @pytest.mark.parametrize(("value", "expected"), WRONG)
 def test_invalid_script_is_a_problem_with_its_place(value: Json, expected: str) -> None:
-    message = wrong(value)
+    message = problem_of(value)
     assert message.startswith("Script `s`")
     assert expected in message
 

@@ -9,7 +9,7 @@ from toolcrib.upstream.oauth.discovery import Challenge, challenge_of, read_obje
 from toolcrib.upstream.oauth.failures import printable, required
 
 
-def answer(*headers: str) -> httpx2.Response:
+def unauthorized_response(*headers: str) -> httpx2.Response:
     return httpx2.Response(401, headers=[("www-authenticate", header) for header in headers])
 
 
@@ -28,12 +28,12 @@ def answer(*headers: str) -> httpx2.Response:
     ],
 )
 def test_challenge_is_read(headers: tuple[str, ...], challenge: Challenge) -> None:
-    assert challenge_of(answer(*headers)) == challenge
+    assert challenge_of(unauthorized_response(*headers)) == challenge
 
 
 @given(st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=200))
 def test_any_header_is_read(text: str) -> None:
-    challenge = challenge_of(answer(f"Bearer {text}"))
+    challenge = challenge_of(unauthorized_response(f"Bearer {text}"))
     assert all(scope and " " not in scope for scope in challenge.scopes)
 
 

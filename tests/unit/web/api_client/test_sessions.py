@@ -43,7 +43,7 @@ async def responding(*answers: bytes) -> AsyncGenerator[tuple[ApiClient, list[st
         tasks.cancel_scope.cancel()
 
 
-def whole(value: Json, status: str = "200 OK") -> bytes:
+def json_response(value: Json, status: str = "200 OK") -> bytes:
     body = b"" if value is None else orjson.dumps(value)
     head = [f"HTTP/1.1 {status}", "content-type: application/json", f"content-length: {len(body)}", "connection: close"]
     return "\r\n".join(head).encode() + b"\r\n\r\n" + body
@@ -56,7 +56,7 @@ def stream(*frames: bytes, is_whole: bool) -> bytes:
 
 
 async def test_list_covers_all_directories_unless_one_is_given() -> None:
-    async with responding(whole([]), whole([])) as (client, requests):
+    async with responding(json_response([]), json_response([])) as (client, requests):
         await client.sessions.list()
         await client.sessions.list(cwd="/there", agent="a", state="idle", limit=5, found=True)
     assert requests[0] == "GET /api/sessions?source=cli&cwd="
@@ -64,7 +64,11 @@ async def test_list_covers_all_directories_unless_one_is_given() -> None:
 
 
 async def test_each_method_sends_its_request() -> None:
-    answers = [whole({"interrupted": True}), *(whole({}) for _ in range(6)), whole(None, "204 No Content")]
+    answers = [
+        json_response({"interrupted": True}),
+        *(json_response({}) for _ in range(6)),
+        json_response(None, "204 No Content"),
+    ]
     async with responding(*answers) as (client, requests):
         sessions = client.sessions
         assert await sessions.interrupt("a b") is True
@@ -103,13 +107,13 @@ async def test_interrupted_stream_resumes_after_the_last_event_and_a_complete_on
 
 
 async def test_events_without_a_number_start_after_the_last_one() -> None:
-    async with responding(whole({"lastSeq": 41}), stream(frame(42), is_whole=True)) as (client, requests):
+    async with responding(json_response({"lastSeq": 41}), stream(frame(42), is_whole=True)) as (client, requests):
         assert [event.seq async for event in client.sessions.events(ID)] == [42]
     assert requests[1].endswith("after=41")
 
 
 async def test_error_of_the_crib_is_raised_without_a_retry() -> None:
-    problem = whole({"code": "session.unknown", "detail": "No."}, "404 Not Found")
+    problem = json_response({"code": "session.unknown", "detail": "No."}, "404 Not Found")
     async with responding(stream(frame(1), is_whole=False), problem) as (client, requests):
         with pytest.raises(NotFound):
             assert [event.seq async for event in client.sessions.events(ID, 0)]

@@ -32,7 +32,7 @@ values: st.SearchStrategy[JsonObject] = st.builds(
 )
 
 
-def refused(arguments: JsonObject, **headers: str) -> int:
+def refusal_code(arguments: JsonObject, **headers: str) -> int:
     named = {f"mcp-param-{name}".encode(): value.encode("latin-1") for name, value in headers.items()}
     with pytest.raises(RpcError) as caught:
         check_repeated(repeated_arguments(SCHEMA), arguments, named)
@@ -47,15 +47,15 @@ def test_headers_of_the_official_client_are_accepted(arguments: JsonObject) -> N
 
 
 def test_missing_different_or_additional_header_is_refused() -> None:
-    assert refused({"region": "eu"}) == HEADER_MISMATCH
-    assert refused({"region": "eu"}, region="us") == HEADER_MISMATCH
-    assert refused({}, region="eu") == HEADER_MISMATCH
-    assert refused({"region": None}, region="eu") == HEADER_MISMATCH
-    assert refused({"region": ["eu"]}, region="eu") == HEADER_MISMATCH
-    assert refused({"region": "eu"}, region="=?base64?%%?=") == HEADER_MISMATCH
-    assert refused({"count": 7}, count="7.5") == HEADER_MISMATCH
-    assert refused({"dry": True}, dry="True") == HEADER_MISMATCH
-    assert refused({"inner": {"deep": "a"}}) == HEADER_MISMATCH
+    assert refusal_code({"region": "eu"}) == HEADER_MISMATCH
+    assert refusal_code({"region": "eu"}, region="us") == HEADER_MISMATCH
+    assert refusal_code({}, region="eu") == HEADER_MISMATCH
+    assert refusal_code({"region": None}, region="eu") == HEADER_MISMATCH
+    assert refusal_code({"region": ["eu"]}, region="eu") == HEADER_MISMATCH
+    assert refusal_code({"region": "eu"}, region="=?base64?%%?=") == HEADER_MISMATCH
+    assert refusal_code({"count": 7}, count="7.5") == HEADER_MISMATCH
+    assert refusal_code({"dry": True}, dry="True") == HEADER_MISMATCH
+    assert refusal_code({"inner": {"deep": "a"}}) == HEADER_MISMATCH
 
 
 def test_number_may_be_written_in_two_forms() -> None:

@@ -20,7 +20,7 @@ HELLO: JsonObject = {
 KEY = b"k" * 32
 
 
-def sessions(*, most: int = 1_000, most_of_one: int = 100, key: bytes = KEY) -> McpSessions:
+def make_sessions(*, most: int = 1_000, most_of_one: int = 100, key: bytes = KEY) -> McpSessions:
     return McpSessions(StateSeal(key), EndedSessions(), most=most, most_of_one=most_of_one)
 
 
@@ -28,7 +28,7 @@ def idle(_: str) -> bool:
     return False
 
 
-def opened(table: McpSessions, key: str, number: int) -> list[str]:
+def open_sessions(table: McpSessions, key: str, number: int) -> list[str]:
     ids = [f"{key} {each}" for each in range(number)]
     for session_id in ids:
         table.begin(McpSession(session_id, {}), key)
@@ -36,8 +36,8 @@ def opened(table: McpSessions, key: str, number: int) -> list[str]:
 
 
 def test_id_carries_the_clients_declaration_across_a_restart() -> None:
-    session_id = sessions().new_id(HELLO, ["a"])
-    found = sessions().hello_of(session_id, ["a"])
+    session_id = make_sessions().new_id(HELLO, ["a"])
+    found = make_sessions().hello_of(session_id, ["a"])
     assert found is not None
     assert found["capabilities"] == HELLO["capabilities"]
     assert found["protocolVersion"] == "2025-11-25"
@@ -45,14 +45,14 @@ def test_id_carries_the_clients_declaration_across_a_restart() -> None:
 
 
 def test_id_is_bound_to_its_principal_and_key() -> None:
-    session_id = sessions().new_id(HELLO, ["a"])
-    assert sessions().hello_of(session_id, ["b"]) is None
-    assert sessions(key=b"o" * 32).hello_of(session_id, ["a"]) is None
-    assert sessions().hello_of(session_id[:-4] + "AAAA", ["a"]) is None
+    session_id = make_sessions().new_id(HELLO, ["a"])
+    assert make_sessions().hello_of(session_id, ["b"]) is None
+    assert make_sessions(key=b"o" * 32).hello_of(session_id, ["a"]) is None
+    assert make_sessions().hello_of(session_id[:-4] + "AAAA", ["a"]) is None
 
 
 def test_two_sessions_of_one_client_have_different_ids() -> None:
-    table = sessions()
+    table = make_sessions()
     assert table.new_id(HELLO, ["a"]) != table.new_id(HELLO, ["a"])
 
 
@@ -63,7 +63,7 @@ def test_length_of_an_id_is_limited(capability: int, name: int) -> None:
         "capabilities": {"sampling": {}, "experimental": {"x": "y" * capability}},
         "clientInfo": {"name": "n" * name, "version": "1"},
     }
-    table = sessions()
+    table = make_sessions()
     session_id = table.new_id(hello, ["a"])
     assert len(session_id) <= LONGEST_ID
     assert all(0x21 <= ord(character) <= 0x7E for character in session_id)
@@ -74,7 +74,7 @@ def test_length_of_an_id_is_limited(capability: int, name: int) -> None:
 
 @pytest.mark.parametrize("hello", [{}, {"capabilities": 1, "clientInfo": [], "protocolVersion": None}])
 def test_malformed_handshake_still_gets_an_id(hello: JsonObject) -> None:
-    table = sessions()
+    table = make_sessions()
     assert table.hello_of(table.new_id(hello, ["a"]), ["a"]) is not None
 
 
@@ -106,8 +106,8 @@ def test_ended_sessions_are_dropped_when_their_ids_expire(tmp_path: Path) -> Non
 
 
 def test_principal_with_too_many_sessions_loses_the_least_recently_used() -> None:
-    table = sessions(most_of_one=3)
-    others, own = opened(table, "b", 3), opened(table, "a", 3)
+    table = make_sessions(most_of_one=3)
+    others, own = open_sessions(table, "b", 3), open_sessions(table, "a", 3)
     table.touch(own[0])
     assert table.surplus("a", idle) == own[1]
     assert table.surplus("c", idle) is None
@@ -115,8 +115,8 @@ def test_principal_with_too_many_sessions_loses_the_least_recently_used() -> Non
 
 
 def test_busy_session_is_kept_and_a_principal_with_only_busy_ones_is_refused() -> None:
-    table = sessions(most_of_one=2)
-    own = opened(table, "a", 2)
+    table = make_sessions(most_of_one=2)
+    own = open_sessions(table, "a", 2)
     assert table.surplus("a", lambda each: each == own[0]) == own[1]
     table.get(own[1]).calls = 1
     with pytest.raises(Unavailable, match="in use"):
@@ -124,19 +124,19 @@ def test_busy_session_is_kept_and_a_principal_with_only_busy_ones_is_refused() -
 
 
 def test_principal_with_the_most_sessions_loses_one_at_the_total_limit() -> None:
-    table = sessions(most=6, most_of_one=4)
-    large, small = opened(table, "a", 4), opened(table, "b", 2)
+    table = make_sessions(most=6, most_of_one=4)
+    large, small = open_sessions(table, "a", 4), open_sessions(table, "b", 2)
     assert table.surplus("b", idle) == large[0]
     assert table.surplus("c", idle) == large[0]
     table.forget(large[0])
     table.forget(large[1])
-    opened(table, "c", 2)
+    open_sessions(table, "c", 2)
     assert table.surplus("b", idle) == small[0]
 
 
 def test_forgotten_session_frees_its_place() -> None:
-    table = sessions(most_of_one=1)
-    (own,) = opened(table, "a", 1)
+    table = make_sessions(most_of_one=1)
+    (own,) = open_sessions(table, "a", 1)
     table.forget(own)
     table.forget(own)
     assert len(table) == 0

@@ -22,7 +22,7 @@ from toolcrib.testing.runner_rig import ECHO, claude_name
 pytestmark = pytest.mark.anyio
 
 
-async def never(offered: Offered, arguments: JsonObject) -> CallResult:
+async def hang(offered: Offered, arguments: JsonObject) -> CallResult:
     await anyio.sleep_forever()
     return CallResult()
 
@@ -73,7 +73,7 @@ async def test_unannounced_call_is_announced_before_it_runs(
 
 
 async def test_end_of_a_turn_cancels_running_calls() -> None:
-    host = RecordingHost(never)
+    host = RecordingHost(hang)
     calls = ClaudeCalls(host)
     results: list[types.CallToolResult] = []
 

@@ -32,19 +32,19 @@ def mapper() -> ClaudeMapper:
     return ClaudeMapper({NAME: ECHO})
 
 
-def piece(kind: str, parent: str | None = None, **fields: Json) -> StreamEvent:
+def stream_event(kind: str, parent: str | None = None, **fields: Json) -> StreamEvent:
     return StreamEvent("u", "s", {"type": kind, **fields}, parent)
 
 
-def begin(index: int, block: JsonObject, parent: str | None = None) -> StreamEvent:
-    return piece("content_block_start", parent, index=index, content_block=block)
+def block_start(index: int, block: JsonObject, parent: str | None = None) -> StreamEvent:
+    return stream_event("content_block_start", parent, index=index, content_block=block)
 
 
 def delta(index: int, parent: str | None = None, **fields: Json) -> StreamEvent:
-    return piece("content_block_delta", parent, index=index, delta=fields)
+    return stream_event("content_block_delta", parent, index=index, delta=fields)
 
 
-def whole(*blocks: Any, id: str = "m1", parent: str | None = None, error: Any = None) -> AssistantMessage:
+def assistant_message(*blocks: Any, id: str = "m1", parent: str | None = None, error: Any = None) -> AssistantMessage:
     return AssistantMessage(list(blocks), "claude", parent_tool_use_id=parent, message_id=id, error=error)
 
 
@@ -58,19 +58,19 @@ def events_of(mapper: ClaudeMapper, *messages: Message) -> list[ClaudeEmission]:
 
 def test_streamed_message_is_emitted_in_pieces_and_then_whole() -> None:
     messages = [
-        piece("message_start", message={"id": "m1"}),
-        begin(0, {"type": "thinking", "thinking": ""}),
+        stream_event("message_start", message={"id": "m1"}),
+        block_start(0, {"type": "thinking", "thinking": ""}),
         delta(0, type="thinking_delta", thinking="Hm."),
         delta(0, type="signature_delta", signature="x"),
-        whole(ThinkingBlock("Hm.", "x")),
-        piece("content_block_stop", index=0),
-        begin(1, {"type": "text", "text": ""}),
+        assistant_message(ThinkingBlock("Hm.", "x")),
+        stream_event("content_block_stop", index=0),
+        block_start(1, {"type": "text", "text": ""}),
         delta(1, type="text_delta", text="Hel"),
         delta(1, type="text_delta", text="lo"),
-        whole(TextBlock("Hello")),
-        begin(2, {"type": "tool_use", "id": "t1", "name": NAME, "input": {}}),
+        assistant_message(TextBlock("Hello")),
+        block_start(2, {"type": "tool_use", "id": "t1", "name": NAME, "input": {}}),
         delta(2, type="input_json_delta", partial_json='{"a"'),
-        whole(ToolUseBlock("t1", NAME, {"a": 1})),
+        assistant_message(ToolUseBlock("t1", NAME, {"a": 1})),
         result("t1"),
     ]
     assert events_of(mapper(), *messages) == [
@@ -87,11 +87,13 @@ def test_streamed_message_is_emitted_in_pieces_and_then_whole() -> None:
 
 def test_sub_agent_messages_carry_their_call_and_do_not_mix_with_streamed_ones() -> None:
     messages = [
-        piece("message_start", message={"id": "m1"}),
-        begin(0, {"type": "text", "text": ""}),
+        stream_event("message_start", message={"id": "m1"}),
+        block_start(0, {"type": "text", "text": ""}),
         delta(0, type="text_delta", text="Above"),
-        whole(ThinkingBlock("below", "x"), TextBlock("Below"), ToolUseBlock("t2", "Bash", {}), id="m2", parent="t1"),
-        whole(TextBlock("Above")),
+        assistant_message(
+            ThinkingBlock("below", "x"), TextBlock("Below"), ToolUseBlock("t2", "Bash", {}), id="m2", parent="t1"
+        ),
+        assistant_message(TextBlock("Above")),
     ]
     emissions = events_of(mapper(), *messages)
     assert [(kind, data.get("messageId"), parent) for kind, data, parent in emissions] == [
@@ -112,13 +114,16 @@ def test_announced_call_carries_the_parent_call_of_its_sub_agent() -> None:
     emissions = mapping.announce("t9", NAME, {"a": 1}, "agent7")
     assert [(kind, parent) for kind, _, parent in emissions] == [("tool_call_start", "t1"), ("tool_call_end", "t1")]
     assert mapping.is_announced("t9")
-    assert events_of(mapping, whole(ToolUseBlock("t9", NAME, {"a": 1}), parent="t1")) == [], "it was announced before"
+    assert events_of(mapping, assistant_message(ToolUseBlock("t9", NAME, {"a": 1}), parent="t1")) == [], (
+        "it was announced before"
+    )
 
 
 def test_outcome_of_the_host_replaces_the_result_of_claude_code() -> None:
     mapping = mapper()
     events_of(
-        mapping, whole(ToolUseBlock("t1", NAME, {}), ToolUseBlock("t2", "Bash", {}), ToolUseBlock("t3", "Read", {}))
+        mapping,
+        assistant_message(ToolUseBlock("t1", NAME, {}), ToolUseBlock("t2", "Bash", {}), ToolUseBlock("t3", "Read", {})),
     )
     full = CallResult(({"type": "audio", "data": "x"},), structured_content=None, has_structured=True)
     mapping.keep("t1", ClaudeOutcome(12.5, full))
@@ -141,7 +146,7 @@ def test_results_for_unknown_calls_are_ignored() -> None:
 
 
 def test_text_of_a_failed_request_is_ignored() -> None:
-    assert events_of(mapper(), whole(TextBlock("API Error: 529"), error="server_error")) == []
+    assert events_of(mapper(), assistant_message(TextBlock("API Error: 529"), error="server_error")) == []
 
 
 def test_retried_request_emits_an_error() -> None:
@@ -155,11 +160,11 @@ def test_finish_closes_open_messages_and_calls() -> None:
     mapping = mapper()
     events_of(
         mapping,
-        piece("message_start", message={"id": "m1"}),
-        begin(0, {"type": "text", "text": ""}),
+        stream_event("message_start", message={"id": "m1"}),
+        block_start(0, {"type": "text", "text": ""}),
         delta(0, type="text_delta", text="Hel"),
-        begin(1, {"type": "tool_use", "id": "t1", "name": NAME, "input": {}}),
-        whole(ToolUseBlock("t2", "Bash", {"command": "ls"})),
+        block_start(1, {"type": "tool_use", "id": "t1", "name": NAME, "input": {}}),
+        assistant_message(ToolUseBlock("t2", "Bash", {"command": "ls"})),
     )
     assert [(kind, data.get("text") or data["toolCallId"]) for kind, data, _ in mapping.finish("Cut short.")] == [
         ("text_message", "Hel"), ("tool_call_end", "t1"), ("tool_result", "t1"), ("tool_result", "t2"),
@@ -169,13 +174,13 @@ def test_finish_closes_open_messages_and_calls() -> None:
 
 def test_abandoned_message_is_closed_before_the_next_one() -> None:
     messages = [
-        piece("message_start", message={"id": "m1"}),
-        begin(0, {"type": "text", "text": ""}),
+        stream_event("message_start", message={"id": "m1"}),
+        block_start(0, {"type": "text", "text": ""}),
         delta(0, type="text_delta", text="Hel"),
-        piece("message_start", message={"id": "m2"}),
-        begin(0, {"type": "text", "text": ""}),
+        stream_event("message_start", message={"id": "m2"}),
+        block_start(0, {"type": "text", "text": ""}),
         delta(0, type="text_delta", text="Hello"),
-        whole(TextBlock("Hello"), id="m2"),
+        assistant_message(TextBlock("Hello"), id="m2"),
     ]
     assert [(kind, data["messageId"], data["text"]) for kind, data, _ in events_of(mapper(), *messages)] == [
         ("text_delta", "m1.0", "Hel"), ("text_message", "m1.0", "Hel"),
@@ -192,13 +197,13 @@ def some_message(draw: st.DrawFn) -> Message:
     """Draw a message of any kind, valid or not after those before it."""
     call, parent, index = draw(CALLS), draw(PARENTS), draw(st.integers(0, 2))
     kinds: list[Message] = [
-        piece("message_start", parent, message={"id": draw(st.sampled_from(["m1", "m2"]))}),
-        begin(index, {"type": "text", "text": ""}, parent),
-        begin(index, {"type": "tool_use", "id": call, "name": NAME, "input": {}}, parent),
+        stream_event("message_start", parent, message={"id": draw(st.sampled_from(["m1", "m2"]))}),
+        block_start(index, {"type": "text", "text": ""}, parent),
+        block_start(index, {"type": "tool_use", "id": call, "name": NAME, "input": {}}, parent),
         delta(index, parent, type="text_delta", text=draw(st.text(max_size=3))),
         delta(index, parent, type="input_json_delta", partial_json=draw(st.text(max_size=3))),
-        whole(TextBlock(draw(st.text(max_size=3))), parent=parent),
-        whole(ToolUseBlock(call, "Bash", {"n": index}), parent=parent),
+        assistant_message(TextBlock(draw(st.text(max_size=3))), parent=parent),
+        assistant_message(ToolUseBlock(call, "Bash", {"n": index}), parent=parent),
         result(call),
     ]
     return draw(st.sampled_from(kinds))
