@@ -63,7 +63,7 @@ def test_unknown_key_is_a_problem_with_its_line_and_a_similar_name(tmp_path: Pat
     assert loaded.settings.port == 5
 
 
-def test_tables_of_rules_and_limits_are_no_problem(tmp_path: Path) -> None:
+def test_tables_of_rules_and_limits_are_not_reported(tmp_path: Path) -> None:
     loaded = load(tmp_path, 'port = 5\n[[rules]]\neffect = "deny"\npattern = "a/*"\n[[limits]]\ncalls = 3\n')
     assert (loaded.settings.port, loaded.problems) == (5, ())
     (misspelt,) = load(tmp_path, "[[rule]]\nx = 1\n").problems

@@ -112,7 +112,7 @@ async def test_stream_without_a_number_begins_with_the_request() -> None:
 
 
 @pytest.mark.parametrize("after", [0, 3, 11, 10**15])
-async def test_number_that_is_not_kept_is_gone(after: int) -> None:
+async def test_expired_event_number_is_reported_as_gone(after: int) -> None:
     feed = Feed(capacity=5)
     for _ in range(10):
         feed.publish("notice", {})

@@ -75,6 +75,6 @@ def test_pattern_that_cannot_be_translated_is_left_to_re(source: str) -> None:
     assert for_ascii(source) is None
 
 
-def test_spelled_words_are_joined_in_ascii_and_in_other_texts() -> None:
+def test_spaced_out_words_are_joined_in_ascii_and_other_texts() -> None:
     assert run_on("please i g n o r e this") == "please ignore this"
     assert run_on("é: i g n o r e this") == "é ignore this"

@@ -43,5 +43,5 @@ def test_other_command_does_not_match(command: str) -> None:
         "git status " + "x" * 5_000,
     ],
 )
-def test_command_that_may_run_more_has_no_verdict(command: str) -> None:
+def test_command_that_may_run_more_is_undecided(command: str) -> None:
     assert begins_with(command, "git status") is None

@@ -88,7 +88,7 @@ def first_text(request: JsonObject, scripts: Scripts = SCRIPTS) -> str:
         ([], ScriptPosition(None, 0)),
     ],
 )
-def test_tag_or_words_of_the_newest_prompt_select_the_script_and_answers_the_step(
+def test_newest_prompt_selects_the_script_and_earlier_answers_the_step(
     messages: list[JsonObject], place: ScriptPosition
 ) -> None:
     assert locate(messages, SCRIPTS) == place
@@ -105,7 +105,7 @@ def test_tag_or_words_of_the_newest_prompt_select_the_script_and_answers_the_ste
         ([NOTE], ScriptPosition(None, 0)),
     ],
 )
-def test_default_script_is_used_for_prompts_without_another_script(
+def test_default_script_answers_prompts_without_another_script(
     messages: list[JsonObject], place: ScriptPosition
 ) -> None:
     assert locate(messages, WITH_DEFAULT) == place

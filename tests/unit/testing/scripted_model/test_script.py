@@ -107,7 +107,7 @@ def test_step_may_refuse_hang_or_be_slow() -> None:
     assert (slow.pace, slow.stop_reason) == (ScriptPace(5, 3, 2.5, True), "max_tokens")
 
 
-def test_script_with_words_is_an_object() -> None:
+def test_script_with_a_pattern_is_an_object() -> None:
     done = read_scripts({"s": {"when": "rain|snow", "steps": [{"blocks": [{"text": "a"}]}]}})
     assert done.scripts["s"].when is not None
     assert done.scripts["s"].when.search("Will it RAIN?")

@@ -225,7 +225,7 @@ async def test_events_are_followed_in_order_and_end_with_the_stream(crib: FakeCr
     ]
 
 
-async def test_gone_events_raise_not_found(crib: FakeCrib, client: ApiClient) -> None:
+async def test_expired_events_raise_not_found(crib: FakeCrib, client: ApiClient) -> None:
     crib.respond_with({"code": "feed.gone", "detail": "Too old."}, "410 Gone", "application/problem+json")
     with pytest.raises(NotFound) as caught:
         async for _ in client.events(after=1):
