@@ -263,7 +263,7 @@ def _jobs(context: CribContext) -> "Jobs | None":
     """Return the jobs of the nodes that share the database; None if no other crib can use it."""
     if not context.store.shared:
         return None
-    return importlib.import_module("toolcrib.nodes.jobs").Jobs(context.store, context.membership)
+    return importlib.import_module("toolcrib.nodes.jobs").Jobs(context.store, context.membership, context.signals)
 
 
 def _clock(context: CribContext) -> Clock:

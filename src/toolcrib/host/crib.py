@@ -225,6 +225,7 @@ class Crib:
         stack.callback(self.feed.close)
         self.audit.seal.look()
         tasks.start_soon(follow_key, self.audit, self.home.root)
+        stack.callback(self.signals.on_poll(self.membership.on_poll))
         tasks.start_soon(self.membership.follow)
         return CribContext(
             id=id,
@@ -315,7 +316,7 @@ class Crib:
         """Start sealing, backing up and anchoring the audit, as configured."""
         days = self.settings.audit_keep_days
         if self.audit.lane:
-            context.tasks.start_soon(self.audit.checkpoints.follow)
+            context.tasks.start_soon(self.audit.checkpoints.follow, self.signals)
             self.audit.segments.left_lanes = self._left_lanes
         if days is not None:
             sealing = partial(self.audit.segments.follow, days, by=self.principals.owner("scheduler"))

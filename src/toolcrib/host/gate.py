@@ -145,6 +145,8 @@ class GateParts:
         self._context.tasks.start_soon(self.zoo.follow)
         self.policy.on_change(self._reload)
         stack.callback(self._context.signals.listen(self.policy.on_signal))
+        stack.callback(self._context.signals.on_poll(self.policy.on_poll))
+        stack.callback(self._context.signals.on_poll(self.zoo.on_poll))
         self._context.tasks.start_soon(self.policy.follow)
         context = self._context
         if context.store.shared and context.cluster_secret is not None:

@@ -8,37 +8,45 @@ matches it only while the same worker holds it, and a node whose lease has ended
 Turns of sessions are not jobs while their node lives: the epoch of the session fences them already, and a job per turn
 would cost more than the turn's own records. A job continues the turns that a dead node left.
 
+The worker and the search for dead nodes wait for a signal or for the poll of `signals`, so an idle node asks the job
+queue nothing but to renew its worker's heartbeat.
+
 Must never finish a job that another node may have taken.
 """
 
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, Self
 
 import anyio
+import psycopg
 from anyio.abc import TaskGroup
 from procrastinate import App, PsycopgConnector
 from procrastinate.exceptions import AlreadyEnqueued, ConnectorException, UniqueViolation
 from procrastinate.jobs import Job, Status
-from procrastinate.manager import JobManager
+from procrastinate.manager import JobManager, NotificationCallback
 from procrastinate.worker import Worker
+from psycopg_pool import AsyncConnectionPool
 
 from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.nodes.membership import BEAT_SECONDS, LEASE_SECONDS, Membership
+from toolcrib.nodes.signals import Signals
+from toolcrib.store.cluster_state import ClusterState
 from toolcrib.store.engine import Store
 from toolcrib.store.schema import escape
+from toolcrib.store.side_connection import has_input
 
 logger = logging.getLogger(__name__)
 logging.getLogger("procrastinate").setLevel(logging.WARNING)  # it announces the beginning and end of every job
 
-POLL_SECONDS: Final = 0.5
-"""Seconds between two looks for jobs."""
-SWEEP_SECONDS: Final = 1.0
-"""Seconds between two looks for dead nodes and their jobs."""
+TOPIC: Final = "jobs"
+"""The signal that a job waits or a lock is free."""
+_FETCH_SECONDS: Final = 10.0
+"""Seconds between two looks for jobs that neither a signal nor the poll reported."""
 MOST_AT_ONCE: Final = 200
 _ANY: Final = "any"
 """The queue of jobs that any node may run."""
@@ -85,10 +93,12 @@ class Jobs:
     for each lease; several nodes may call it for the same one.
     """
 
-    def __init__(self, store: Store, membership: Membership) -> None:
+    def __init__(self, store: Store, membership: Membership, signals: Signals) -> None:
         self._membership = membership
+        self._signals = signals
         self._connector = PsycopgConnector(
-            kwargs=dict(store.connection_parameters()),
+            pool_factory=_pool,
+            kwargs={**store.connection_parameters(), "autocommit": True},
             min_size=1,
             max_size=_CONNECTIONS,
             timeout=LEASE_SECONDS,
@@ -96,9 +106,13 @@ class Jobs:
         self._app = App(connector=self._connector)
         self._manager = _FencedManager(self._connector)
         self._manager.is_lost = lambda: membership.lost
+        self._manager.on_finished = self._announce
+        self._queues = [_ANY, queue_of(membership.id)]
+        self._is_sweep_due = anyio.Event()
         self._app.job_manager = self._manager
         self._handlers: dict[str, Handler] = {}
-        self._seen_dead: set[tuple[str, int]] = set()
+        self._seen_dead: set[int] = set()
+        """The epochs of the leases that ended."""
         self._worker: Worker | None = None
         self._is_leaving = False
         self._is_closing = False
@@ -130,6 +144,8 @@ class Jobs:
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._stack.callback(self._tasks.cancel_scope.cancel)
         self._membership.on_lost(self._give_up)
+        self._stack.callback(self._signals.listen(self._hear))
+        self._stack.callback(self._signals.on_poll(self._look))
         self._tasks.start_soon(self._sweep)
         # Not in the group: a scope cancels again and again, which would break off the worker's own shutdown.
         self._working = asyncio.create_task(self._work(), name="toolcrib-jobs")
@@ -168,6 +184,7 @@ class Jobs:
             return
         except ConnectorException as error:
             raise Unavailable("database.unavailable", "The job could not be stored.") from error
+        self._announce()
 
     async def adopt(self, node: str) -> None:
         """Let any node run the jobs that wait for a dead one."""
@@ -180,6 +197,21 @@ class Jobs:
             _DROP_OF_DEAD, queue=queue_of(node), kind=kind, node=escape(node), lease=LEASE_SECONDS
         )
 
+    def _announce(self) -> None:
+        """Have all nodes look for jobs now."""
+        self._manager.wake()
+        self._signals.send(TOPIC)
+
+    def _hear(self, topic: str) -> None:
+        if topic == TOPIC:
+            self._manager.wake()
+
+    def _look(self, state: ClusterState) -> None:
+        if not state.queues.isdisjoint(self._queues):
+            self._manager.wake()
+        if state.has_running_jobs or not state.dead <= self._seen_dead:
+            self._is_sweep_due.set()
+
     def _give_up(self) -> None:
         """Cancel all handlers without finishing their jobs: other nodes may have them."""
         self._manager.is_open = False
@@ -190,17 +222,17 @@ class Jobs:
         """Run jobs; start again with a new worker when a new lease begins."""
         while not self._is_leaving and not self._is_closing:
             if self._membership.lost or self._membership.draining:
-                await anyio.sleep(POLL_SECONDS)
+                await anyio.sleep(_RETRY_SECONDS)
                 continue
             self._manager.is_open = True
             self._worker = Worker(
                 self._app,
-                queues=[_ANY, queue_of(self._membership.id)],
+                queues=self._queues,
                 name="toolcrib",
                 concurrency=MOST_AT_ONCE,
-                fetch_job_polling_interval=POLL_SECONDS,
+                fetch_job_polling_interval=_FETCH_SECONDS,
                 shutdown_graceful_timeout=0.0,
-                listen_notify=False,  # one connection less for each node, and a poll finds what was retried, too
+                listen_notify=True,
                 delete_jobs="always",
                 install_signal_handlers=False,
                 update_heartbeat_interval=BEAT_SECONDS,
@@ -215,9 +247,10 @@ class Jobs:
                 self._worker = None
 
     async def _sweep(self) -> None:
-        """Look for jobs and nodes that are dead."""
+        """Look for jobs and nodes that are dead, when the poll finds that there may be some."""
         while True:
-            await anyio.sleep(SWEEP_SECONDS)
+            await self._is_sweep_due.wait()
+            self._is_sweep_due = anyio.Event()
             if not self.may_write or self._membership.draining:
                 continue
             try:
@@ -238,16 +271,37 @@ class Jobs:
 
     async def _notice_dead_nodes(self) -> None:
         for node in await self._membership.all():
-            if not node.is_alive and (node.id, node.epoch) not in self._seen_dead:
+            if not node.is_alive and node.epoch not in self._seen_dead:
                 await self.on_dead_node(node.id)
-                self._seen_dead.add((node.id, node.epoch))
+                self._seen_dead.add(node.epoch)
 
 
 class _FencedManager(JobManager):
-    """Finishes a job only while this worker holds it, and survives a database that does not respond."""
+    """Finishes a job only while this worker holds it, and survives a database that does not respond.
+
+    `wake` has the worker look for jobs.
+    """
 
     is_open = True
     is_lost: Callable[[], bool]
+    on_finished: Callable[[], None]
+
+    def __init__(self, connector: PsycopgConnector) -> None:
+        super().__init__(connector)
+        self._due = anyio.Event()
+
+    def wake(self) -> None:
+        """Have the worker look for jobs now."""
+        self._due.set()
+
+    async def listen_for_jobs(
+        self, *, on_notification: NotificationCallback, queues: Iterable[str] | None = None
+    ) -> None:
+        """Pass on what wakes this node. Procrastinate's own notifications would need one more connection."""
+        while True:
+            await self._due.wait()
+            self._due = anyio.Event()
+            await on_notification(channel="", notification={"type": "job_inserted", "job_id": 0})
 
     async def fetch_job(self, queues: Any, worker_id: int) -> Job | None:
         try:
@@ -259,9 +313,10 @@ class _FencedManager(JobManager):
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
         while self.is_open:
             try:
-                return await self.connector.execute_query_async(
+                await self.connector.execute_query_async(
                     _FINISH, job_id=job.id, worker_id=job.worker_id, status=status.value, delete_job=delete_job
                 )
+                return self.on_finished()
             except ConnectorException as error:
                 logger.warning("The end of a job could not be stored, retrying: %s", error)
                 await anyio.sleep(_RETRY_SECONDS)
@@ -274,6 +329,18 @@ class _FencedManager(JobManager):
     async def unregister_worker(self, worker_id: int) -> None:
         with suppress(ConnectorException):
             await super().unregister_worker(worker_id)
+
+
+def _pool(**given: Any) -> AsyncConnectionPool:
+    """Return a pool that checks its connections without asking the server each time."""
+    given["check"] = _check
+    return AsyncConnectionPool(**given)
+
+
+async def _check(connection: psycopg.AsyncConnection[Any]) -> None:
+    """Raise if the server has closed this connection."""
+    if has_input(connection):
+        await AsyncConnectionPool.check_connection(connection)
 
 
 async def _ignore(_: str) -> None:

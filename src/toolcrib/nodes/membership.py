@@ -21,6 +21,7 @@ import anyio
 from toolcrib.model.errors import NotFound, ToolcribError
 from toolcrib.model.nodes import Node
 from toolcrib.model.version import __version__
+from toolcrib.store.cluster_state import ClusterState
 from toolcrib.store.engine import Store
 from toolcrib.store.nodes import Heartbeat, beat, count_sessions, join, leave, load_nodes, mark_draining
 
@@ -155,6 +156,12 @@ class Membership:
                 self._due = anyio.Event()
                 await self.renew()
 
+    def on_poll(self, state: ClusterState) -> None:
+        """Notice that this node was asked to give its work away."""
+        if state.is_draining and not self.draining:
+            self.draining = True
+            _call(self._draining_listeners)
+
     async def renew(self) -> None:
         """Send one heartbeat. A lease that had ended is replaced by a new one."""
         sent = self._clock()
@@ -167,7 +174,6 @@ class Membership:
                 await self._join()
                 await self.before_new_lease()
                 self._regain()
-            await self._notice_draining()
         except ToolcribError as error:
             logger.warning("The lease of this node could not be renewed: %s", error)
 
@@ -184,12 +190,6 @@ class Membership:
             self._store, self.id, version=__version__, address=self._address, draining=self.draining
         )
         self._renewed = sent
-
-    async def _notice_draining(self) -> None:
-        mine = next((node for node in await self.all() if node.id == self.id), None)
-        if mine is not None and mine.draining and not self.draining:
-            self.draining = True
-            _call(self._draining_listeners)
 
     def _lose(self) -> None:
         if not self._is_lost:

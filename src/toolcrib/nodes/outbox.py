@@ -2,7 +2,7 @@
 
 A node adds its events in batches, on a connection of its own. The row of the counter is locked until the commit, so the
 order of the numbers is the order of the commits: a reader that sees a number has seen all smaller ones. A batch and the
-read of what other nodes added are one exchange with the database. A signal wakes the other nodes, and each also polls.
+read of what other nodes added are one exchange with the database. A signal wakes the other nodes, and so does the poll.
 
 Every event has a key, and a key is stored once. A batch whose commit is uncertain is therefore simply sent again, and
 an approval is resolved once, whichever nodes report it.
@@ -24,6 +24,7 @@ from toolcrib.model.errors import Unavailable
 from toolcrib.model.events import Event
 from toolcrib.model.json import dumps, loads, storable
 from toolcrib.nodes.signals import Signals
+from toolcrib.store.cluster_state import ClusterState
 from toolcrib.store.engine import Store
 from toolcrib.store.schema import escape
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-POLL_SECONDS: Final = 1.0
-"""Seconds between two reads without a signal."""
 KEPT_EVENTS: Final = 100_000
 """Events in the database; older ones are deleted."""
 TOPIC: Final = "events"
@@ -83,13 +82,14 @@ class Outbox:
     async def __aenter__(self) -> Self:
         _, ((last,),) = await self._line.run([(_BEGIN, {"start": fresh_start()}), (_LAST, {})])
         self._feed.share(self, last)
-        self._stop_listening = self._signals.listen(self._hear)
+        self._listening = self._signals.listen(self._hear), self._signals.on_poll(self._compare)
         self._tasks = await anyio.create_task_group().__aenter__()
         self._tasks.start_soon(self._follow)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._stop_listening()
+        for stop in self._listening:
+            stop()
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(None, None, None)
         with anyio.move_on_after(_FLUSH_SECONDS, shield=True):
@@ -120,11 +120,14 @@ class Outbox:
         if topic == TOPIC:
             self._due.set()
 
+    def _compare(self, state: ClusterState) -> None:
+        if state.events > self._feed.last:
+            self._due.set()
+
     async def _follow(self) -> None:
         is_logged = False
         while True:
-            with anyio.move_on_after(POLL_SECONDS):
-                await self._due.wait()
+            await self._due.wait()
             self._due = anyio.Event()
             try:
                 await self._exchange()
@@ -135,6 +138,7 @@ class Outbox:
                     logger.warning("Could not exchange events with the other nodes, retrying: %s", error)
                 is_logged = True
                 await anyio.sleep(_RETRY_SECONDS)
+                self._due.set()
 
     async def _exchange(self) -> None:
         """Store the waiting events and read all new ones, until there are no more."""

@@ -17,12 +17,12 @@ import anyio
 from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.principals import Principal
 from toolcrib.nodes.membership import Membership
+from toolcrib.store.cluster_state import ClusterState
 from toolcrib.store.engine import Store
 from toolcrib.store.policy_epoch import load_policy_epoch
 
 logger = logging.getLogger(__name__)
 
-POLL_SECONDS: Final = 1.0
 POLICY_TOPIC: Final = "policy"
 """The signal that permissions have changed."""
 
@@ -61,6 +61,11 @@ class PolicyEpoch:
         """Call this after several changes were loaded at once: this node did not see the states between them."""
         self._skip_listeners.append(listener)
 
+    def on_poll(self, state: ClusterState) -> None:
+        """Load the permissions if they have changed since this node loaded them."""
+        if state.policy > self.loaded:
+            self._due.set()
+
     def on_signal(self, topic: str) -> None:
         """Look for changes at once if another node reports one."""
         if topic == POLICY_TOPIC:
@@ -87,10 +92,9 @@ class PolicyEpoch:
             return self.loaded != before
 
     async def follow(self) -> None:
-        """Poll for changes until cancelled."""
+        """Load what signals and the poll report as changed, until cancelled."""
         while self._store.shared:
-            with anyio.move_on_after(POLL_SECONDS):
-                await self._due.wait()
+            await self._due.wait()
             self._due = anyio.Event()
             try:
                 await self.refresh()

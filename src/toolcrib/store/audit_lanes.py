@@ -7,7 +7,7 @@ crib uses, and the one that cribs shared before there were lanes. Lane 1 holds t
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, literal_column, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, cast, func, literal, literal_column, select, union_all
 
 from toolcrib.store.engine import Store
 from toolcrib.store.new_rows import insert_new
@@ -17,6 +17,8 @@ from toolcrib.store.schema import audit
 LANE_SIZE: Final = 10**11
 """The number of records that a lane has room for. Numbers stay below 2**53 for the first 90,000 lanes."""
 CHECKPOINT_LANE: Final = 1
+CHECKPOINT_LEASE: Final = "audit checkpoints"
+"""The name of the lease of the node that writes checkpoints."""
 _FIRST_NODE: Final = 2
 
 
@@ -66,6 +68,21 @@ def lane_heads(connection: Connection, lanes: Sequence[int]) -> list[tuple[int, 
         rows: Sequence[Any] = connection.execute(query.order_by(audit.c.id.desc()).limit(1)).all()
         heads += [(row.id, row.hash) for row in rows]
     return heads
+
+
+def all_heads(connection: Connection) -> list[tuple[int, str]]:
+    """Return number and hash of the newest record of lane 0 and of each node's lane."""
+    lanes = union_all(select(cast(literal(0), BigInteger).label("lane")), select(audit_lanes.c.lane)).subquery()
+    start = lanes.c.lane * LANE_SIZE
+    newest = audit.alias()
+    in_lane = select(func.max(newest.c.id)).where(newest.c.id > start, newest.c.id < start + LANE_SIZE)
+    found = connection.execute(select(in_lane.correlate(lanes).scalar_subquery()).select_from(lanes)).scalars()
+    numbers = [each for each in found if each is not None]
+    if not numbers:
+        return []
+    # Not in one query: the planner could read the whole log to join the two.
+    query = select(audit.c.id, audit.c.hash).where(audit.c.id.in_(numbers))
+    return [(row.id, row.hash) for row in connection.execute(query.order_by(audit.c.id)).all()]
 
 
 def lane_begin(connection: Connection, lane: int) -> tuple[int, Any] | None:

@@ -38,7 +38,7 @@ from toolcrib.store.batch import (
 from toolcrib.store.failures import translate_errors, unavailable
 from toolcrib.store.postgres_appends import AppendPipeline, RowInsert
 from toolcrib.store.schema import stored_text
-from toolcrib.store.side_connection import SideConnection
+from toolcrib.store.side_connection import SideConnection, has_input
 from toolcrib.store.upgrade import prepare_schema
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,8 @@ _CLOSE_LIMIT = 10
 """Timeouts in seconds: every wait for the server is bounded."""
 _QUIET = 1.0
 """Seconds of inactivity after which a connection is checked before use."""
+_SILENT = 5.0
+"""Seconds of inactivity after which the check also asks the server, which may have gone without closing it."""
 _LONGEST_PAUSE = 2.0
 """Maximum seconds between two attempts to connect."""
 _SCHEMA_LOCK = "SELECT pg_advisory_xact_lock(7304126503418263)"  # an arbitrary number, the same in every crib
@@ -79,6 +81,7 @@ async def open_postgres(url: str, durability: Durability) -> AsyncGenerator[tupl
         creator=partial(psycopg.connect, **reading),
         pool_size=_READERS,
         max_overflow=0,
+        pool_use_lifo=True,  # the statements that a connection has prepared are those that are used
         isolation_level="AUTOCOMMIT",
     )
     writer = PostgresWriter(parameters)
@@ -319,7 +322,7 @@ class PostgresWriter(Queue):
             try:
                 if self._pipeline is not None:
                     self._pipeline.leave()
-                if self.loop.time() - self._used > _QUIET:
+                if self.loop.time() - self._used > _SILENT or has_input(self._link):
                     await self._link.execute(b"SELECT 1")
             except psycopg.Error:
                 await self._disconnect()

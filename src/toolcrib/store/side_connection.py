@@ -6,6 +6,7 @@ suspended meanwhile holds no lock.
 
 import asyncio
 import contextlib
+import select
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -100,6 +101,13 @@ class SideConnection:
         if link is not None:
             with anyio.CancelScope(shield=True), contextlib.suppress(psycopg.Error, OSError):
                 await link.close()
+
+
+def has_input(link: "psycopg.AsyncConnection[Any]") -> bool:
+    """Return whether the server has sent something unasked, as it does before it closes a connection."""
+    looking = select.poll()
+    looking.register(link.fileno(), select.POLLIN)
+    return bool(looking.poll(0))
 
 
 async def _readable(socket: int, seconds: float) -> bool:

@@ -5,6 +5,7 @@ import pytest
 from integration.store.databases import run
 from toolcrib.model.errors import NotFound
 from toolcrib.nodes.membership import LEASE_SECONDS, Membership
+from toolcrib.store.cluster_state import read_cluster_state
 from toolcrib.store.engine import open_store
 
 pytestmark = pytest.mark.anyio
@@ -61,7 +62,10 @@ async def test_draining_callback_runs_once_and_the_node_stays_draining(postgres_
         assert (await node.drain("a")).state == "draining"
         with pytest.raises(NotFound, match="unknown"):
             await node.drain("unknown")
-        await node.renew()
+        connection = store.side_connection()
+        for _ in range(2):
+            node.on_poll(await read_cluster_state(connection, "a", LEASE_SECONDS))
+        await connection.aclose()
         run(postgres_url, "UPDATE nodes SET seen_at = seen_at - 11")
         await node.renew()
         assert [each.state for each in await node.all()] == ["draining"]

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 def drop_connections(url: str) -> None:
     with psycopg.connect(url, autocommit=True) as stranger:
         clients = "pid <> pg_backend_pid() AND backend_type = 'client backend'"
-        stranger.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {clients}".encode())
+        stranger.execute(f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE {clients}".encode())
 
 
 async def write(store: Store, name: str) -> None:
@@ -46,10 +46,12 @@ async def test_a_lost_connection_is_made_again(postgres_url: str) -> None:
         assert sorted(found) == ["after", "before"]
 
 
+@pytest.mark.parametrize("quiet", ["_QUIET", "_SILENT"])
 async def test_a_connection_that_was_lost_while_idle_costs_nobody_a_write(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, quiet: str
 ) -> None:
     monkeypatch.setattr("toolcrib.store.postgres._QUIET", 0.0)
+    monkeypatch.setattr(f"toolcrib.store.postgres.{quiet}", 0.0)
     async with open_store(postgres_url) as store:
         await write(store, "before")
         drop_connections(postgres_url)

@@ -63,13 +63,13 @@ from toolcrib.store.agents import (
     remove_agent,
 )
 from toolcrib.store.batch import ConstraintError
+from toolcrib.store.cluster_state import ClusterState
 from toolcrib.store.engine import Store
 
 Publish = Callable[[HostEventKind, JsonObject], object]
 Permissions = tuple[tuple[str, ...] | None, tuple[str, ...]]
 """The agent's own permissions (None: the default set), and the tools of its enabled skills."""
 
-POLL_SECONDS = 1.0
 MOST_REVISIONS = 200
 _CHANGE_KINDS: Mapping[RevisionKind, str] = {
     "created": "agents.create",
@@ -159,13 +159,21 @@ class Zoo:
         self._index = {row.id: row for row in await read_index(self._store)}
 
     async def follow(self) -> None:
-        """Pick up changes by other cribs on the same database, until cancelled."""
+        """Pick up the reported changes by other cribs on the same database, until cancelled."""
         while self._store.shared:
-            with anyio.move_on_after(POLL_SECONDS):
-                await self._elsewhere.wait()
+            await self._elsewhere.wait()
             self._elsewhere = anyio.Event()
             with suppress(Unavailable):  # the next caller that needs the database gets the error
                 await self.refresh()
+
+    def on_poll(self, state: ClusterState) -> None:
+        """Have `follow` look for changes if the index differs from the database.
+
+        Creating or deleting an agent also changes the permissions, and then everything is loaded again.
+        """
+        versions = sum(row.version + row.brain_version for row in self._index.values())
+        if self._doubtful or (state.agents, state.agent_versions) != (len(self._index), versions):
+            self.changed_elsewhere()
 
     def changed_elsewhere(self) -> None:
         """Have `follow` look for changes now: another crib reported one."""

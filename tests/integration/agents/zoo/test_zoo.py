@@ -16,6 +16,7 @@ from toolcrib.agents.zoo.input import AgentChanges
 from toolcrib.agents.zoo.starters import STARTERS
 from toolcrib.model.errors import Conflict, NotFound
 from toolcrib.model.json import JsonObject
+from toolcrib.nodes.signals import Signals
 
 pytestmark = pytest.mark.anyio
 
@@ -303,14 +304,27 @@ async def test_two_cribs_on_one_database_see_each_other(postgres_url: str) -> No
 
 
 async def test_a_crib_hears_by_itself_of_what_another_one_changed(postgres_url: str) -> None:
-    async with keeping(postgres_url) as one, keeping(postgres_url) as other:
+    async with (
+        keeping(postgres_url) as one,
+        keeping(postgres_url) as other,
+        Signals(one.store, "one") as signals,
+    ):
+        signals.on_poll(one.zoo.on_poll)
         with anyio.fail_after(15):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(one.zoo.follow)
                 await other.create(name="A", id="a")
                 await one.heard.wait()
+                assert one.told() == [("a", "created")]
+                one.heard = anyio.Event()
+                await other.update("a", description="New.")
+                await one.heard.wait()
+                assert one.told() == [("a", "changed")]
+                one.heard = anyio.Event()
+                await other.remember("a", "new")
+                await one.heard.wait()
                 tasks.cancel_scope.cancel()
-        assert one.told() == [("a", "created")]
+        assert one.told() == [("a", "brain")]
 
 
 async def test_edits_of_two_cribs_at_the_same_time_are_never_lost(postgres_url: str) -> None:
