@@ -5,6 +5,7 @@ All parts are built in order; `open` then loads their stored state.
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from toolcrib.agents.sessions.creators import Creators
@@ -39,6 +40,9 @@ from toolcrib.nodes.shared_results import SharedResults
 from toolcrib.servers.servers import Servers
 from toolcrib.servers.trust import load_trust
 from toolcrib.upstream.plan import not_startable
+
+_ANSWERED = "approvals"
+"""The signal that an approval of another node was answered."""
 
 
 class GateParts:
@@ -126,6 +130,7 @@ class GateParts:
             remember=self.permissions.remember,
             cluster_key=context.cluster_key("approvals"),
             alive=self._alive_nodes,
+            signal=partial(context.signals.send, _ANSWERED),
         )
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -144,7 +149,7 @@ class GateParts:
         await stack.enter_async_context(self.approvals)
         self._context.tasks.start_soon(self.zoo.follow)
         self.policy.on_change(self._reload)
-        stack.callback(self._context.signals.listen(self.policy.on_signal))
+        stack.callback(self._context.signals.listen(self._on_signal))
         stack.callback(self._context.signals.on_poll(self.policy.on_poll))
         stack.callback(self._context.signals.on_poll(self.zoo.on_poll))
         self._context.tasks.start_soon(self.policy.follow)
@@ -188,11 +193,17 @@ class GateParts:
         if event.kind == "agent_changed":
             self.rules.renew()
 
+    def _on_signal(self, topic: str) -> None:
+        if topic == POLICY_TOPIC:
+            self.policy.changed_elsewhere()
+        elif topic == _ANSWERED:
+            self.approvals.answered_elsewhere()
+
     def _on_remote_event(self, event: Event) -> None:
         """Look at once for what another node has changed in the database."""
         if event.kind == "agent_changed":
             self.zoo.changed_elsewhere()
-        elif event.kind == "approval_resolved":
+        elif event.kind == "approval_resolved":  # nodes of the previous version send no signal
             self.approvals.answered_elsewhere()
 
     def _on_token_end(self, token: Principal) -> None:

@@ -66,10 +66,9 @@ class PolicyEpoch:
         if state.policy > self.loaded:
             self._due.set()
 
-    def on_signal(self, topic: str) -> None:
-        """Look for changes at once if another node reports one."""
-        if topic == POLICY_TOPIC:
-            self._due.set()
+    def changed_elsewhere(self) -> None:
+        """Look for changes at once: another node reported one."""
+        self._due.set()
 
     async def refresh(self) -> bool:
         """Load everything again if another node changed something; return whether this node has loaded it meanwhile.

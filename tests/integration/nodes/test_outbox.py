@@ -125,3 +125,19 @@ async def test_approval_answered_on_another_node_continues_without_polling(
             await answerer.approvals.answer(pending.approval.id, "approve", by=OWNER)
             with anyio.fail_after(30):
                 assert (await asker.approvals.wait(pending)).approved
+
+
+async def test_answer_on_another_node_is_signalled_before_its_event(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approvals, "_LOOK_EVERY", 3_600.0)
+    async with (
+        open_store(postgres_url) as on_a,
+        open_store(postgres_url) as on_b,
+        desk(on_a, crib="a") as asker,
+        desk(on_b, crib="b", signal=lambda: asker.approvals.answered_elsewhere()) as answerer,
+        asker.approvals.open(question()) as pending,
+    ):
+        await answerer.approvals.answer(pending.approval.id, "approve", by=OWNER)
+        with anyio.fail_after(30):
+            assert (await asker.approvals.wait(pending)).approved

@@ -155,15 +155,17 @@ class Approvals:
         clock: WallClock = lambda: datetime.now(UTC),
         cluster_key: bytes | None = None,
         alive: Alive | None = None,
+        signal: Callable[[], object] = lambda: None,
     ) -> None:
         """`cluster_key` is the same on all nodes of a cluster: each can then deliver answers to approvals of others.
 
-        `alive` returns the cribs whose calls may still be waiting.
+        `alive` returns the cribs whose calls may still be waiting. `signal` has them look for an answer at once.
         """
         self._store = store
         self._shares_handles = cluster_key is not None and store.shared
         self._key = cluster_key or secrets.token_bytes(32)
         self._alive = alive
+        self._signal = signal
         self._crib = crib
         self._listeners: list[Publish] = [publish]
         self._may_answer = may_answer
@@ -487,6 +489,8 @@ class Approvals:
                     if stored
                     else already_decided(approval.id)
                 )
+            if pending is None:
+                self._signal()
             try:
                 if rule is not None:
                     await self._remember(rule)

@@ -82,7 +82,13 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(store: Store, *, crib: str = "crib", principals: Principals = PRINCIPALS) -> AsyncGenerator[Desk]:
+async def desk(
+    store: Store,
+    *,
+    crib: str = "crib",
+    principals: Principals = PRINCIPALS,
+    signal: Callable[[], object] = lambda: None,
+) -> AsyncGenerator[Desk]:
     """Open approvals on a store."""
     at = Desk()
     async with Approvals(
@@ -93,5 +99,6 @@ async def desk(store: Store, *, crib: str = "crib", principals: Principals = PRI
         may_remember=principals.may_remember,
         redact=shown,
         remember=at.remember,
+        signal=signal,
     ) as at.approvals:
         yield at
