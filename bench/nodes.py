@@ -1,4 +1,4 @@
-"""Several nodes on one PostgreSQL from the wheel: calls, the audit, the fan-out of events, takeover, and idle nodes.
+"""Several nodes on one PostgreSQL from the wheel: calls, audit, fan-out of events, approvals, takeover, idle nodes.
 
 Two cores serve all nodes, the clients and the database here, so calls per second cannot grow with the nodes. What can
 be shown is that a call costs a node the same CPU however many nodes there are. Each node has the same number of clients
@@ -20,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Generator, Mapping
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import httpx2
 import psutil
 import psycopg
 import uvloop
@@ -44,6 +46,7 @@ AUDIT_CLIENTS = (1, 4, 16)
 CLIENTS_PER_NODE = 4
 EVENTS = 6_000
 EVENT_RATE = 2_000
+APPROVALS = 40
 TAKEOVERS = 2
 IDLE_NODES = 16
 IDLE_SECONDS = 10.0
@@ -276,6 +279,51 @@ def measure_fan_out(folder: Path, url: str, fsync: str) -> list[Row]:
     ]
 
 
+def measure_approvals(folder: Path, url: str) -> list[Row]:
+    """Time from an answer on one node to the result of the call that waits for it on another."""
+    with (
+        schema(url, "approvals") as place,
+        echoing(folder / "asked", {"TOOLCRIB_DATABASE_URL": place}) as asked,
+        echoing(folder / "answered", {"TOOLCRIB_DATABASE_URL": place}) as answered,
+        owner_client(folder / "asked", asked) as owner,
+        owner_client(folder / "answered", answered) as answering,
+    ):
+        made = owner.post("/api/tokens", json={"name": "asking", "mode": "default", "source": "api"}).json()
+        owner.headers["authorization"] = f"Bearer {made['secret']}"
+        times = sorted(approval_seconds(owner, answering) for _ in range(APPROVALS))
+    return [
+        Row("call approved on another node, median", "ms", 1000 * statistics.median(times)),
+        Row("  95th percentile", "ms", 1000 * times[int(0.95 * APPROVALS) - 1], limit=250),
+    ]
+
+
+def owner_client(home: Path, subject: Subject) -> httpx2.Client:
+    """A REST client of the owner."""
+    token = (home / "token").read_text(encoding="ascii").strip()
+    base = subject.address.url.removesuffix("/mcp")
+    return httpx2.Client(
+        base_url=base, headers={"authorization": f"Bearer {token}"}, timeout=LINE_SECONDS, trust_env=False
+    )
+
+
+def approval_seconds(asking: httpx2.Client, answering: httpx2.Client) -> float:
+    """Seconds from the answer until the call has its result."""
+    ended: list[float] = []
+
+    def call() -> None:
+        asking.post("/api/tools/toolcrib/ping/call", json={"arguments": {}}).raise_for_status()
+        ended.append(time.monotonic())
+
+    calling = threading.Thread(target=call)
+    calling.start()
+    while not (pending := answering.get("/api/approvals?status=pending").json()):
+        time.sleep(0.01)
+    started = time.monotonic()
+    answering.post(f"/api/approvals/{pending[0]['id']}", json={"decision": "approve"}).raise_for_status()
+    calling.join()
+    return ended[0] - started
+
+
 def measure_takeover(folder: Path, url: str) -> list[Row]:
     """Seconds from the kill of a node until another one continues its turn; the slowest of a few."""
     slowest = 0.0
@@ -315,6 +363,7 @@ def measure_nodes(folder: Path) -> list[Row]:
             *measure_node_calls(place, url),
             *measure_fan_out(place, url, "on"),
             *measure_fan_out(place, url, "off"),
+            *measure_approvals(place, url),
             *measure_takeover(place, url),
             *measure_idle(place, url),
         ]
