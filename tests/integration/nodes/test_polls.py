@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from integration.store.databases import ask, run
+from integration.store.databases import fetch_rows, run
 from toolcrib import Crib, Settings
 from toolcrib.base.feed import Feed
 from toolcrib.model.json import JsonObject
@@ -99,7 +99,7 @@ async def test_idle_node_asks_the_database_little(postgres_url: str, tmp_path: P
 
         with anyio.fail_after(60):
             await wait_for_polls(3)  # what a start has caused is done
-            ((before,),), first = ask(postgres_url, query), polls
+            ((before,),), first = fetch_rows(postgres_url, query), polls
             await wait_for_polls(first + POLLS)
-            ((after,),), last = ask(postgres_url, query), polls
+            ((after,),), last = fetch_rows(postgres_url, query), polls
     assert (after - before) / (last - first) <= MOST_TRANSACTIONS
