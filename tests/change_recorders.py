@@ -1,4 +1,4 @@
-"""A recorder of changes for tests of parts that have no audit: it runs the work and keeps what it was told."""
+"""A recorder of changes for tests of parts that have no audit. It makes each change and keeps its description."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Unrecorded:
-    """Stands in for `audit.Changes`."""
+    """Implements `audit.Changes` in memory."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, JsonObject]] = []

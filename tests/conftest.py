@@ -1,4 +1,4 @@
-"""Fixtures for all tests: asyncio is the one event loop Toolcrib runs on, and where programs of others are."""
+"""Fixtures for all tests: asyncio as the only event loop, and the folders of third-party programs."""
 
 import gc
 import hashlib
@@ -17,39 +17,40 @@ from wheel import unpack_wheel
 
 os.environ.update(NO_KEYRING)
 be_patient()
-# How fast inputs are made says nothing about the program where other work waits for the processor.
+# Deadlines for generated inputs would only measure how busy the machine is.
 settings.register_profile("toolcrib", suppress_health_check=[HealthCheck.too_slow], deadline=None)
 settings.load_profile("toolcrib")
 
 
 def _leave_unset(_: str | None) -> None:
-    """Stand in for the plugin's `set_current_async_library`.
+    """Replace the plugin's `set_current_async_library`.
 
-    The plugin names the event loop for everything that runs below it. No program of a user does that, so anyio called
-    from a callback of the loop fails there (`NoEventLoopError`), and has to fail here too.
+    The plugin sets the name of the event loop for everything that runs below it. Users' programs do not, so anyio
+    raises `NoEventLoopError` when a callback of the loop calls it. Tests must see that error too.
+
     """
 
 
-setattr(anyio.pytest_plugin, "set_current_async_library", _leave_unset)  # noqa: B010 it is not exported
+setattr(anyio.pytest_plugin, "set_current_async_library", _leave_unset)  # noqa: B010 not exported
 
 
 def pytest_configure() -> None:
-    """Tear down what was started when the run is terminated."""
+    """End what tests started when the run is terminated."""
     end_on_sigterm()
 
 
 def pytest_runtest_setup() -> None:
-    """Do so also after a test in which the program handled signals itself and left the default."""
+    """Install the handler again after tests in which the program replaced it."""
     end_on_sigterm()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mix modules that take long with others: workers begin with a part each, and get equal ones like this."""
+    """Mix slow modules with others, because workers begin with a part each."""
     items.sort(key=lambda item: hashlib.sha256(item.nodeid.partition("::")[0].encode()).digest())
 
 
 def pytest_collection_finish() -> None:
-    """Keep the collector away from the thousands of tests that wait: to look through them takes a fifth of the run."""
+    """Freeze collected tests: scanning thousands of them takes the garbage collector a fifth of the run."""
     gc.collect()
     gc.freeze()
 
@@ -62,35 +63,35 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder with the unpacked wheel of this project, for `PYTHONPATH`."""
+    """Return the folder with the unpacked wheel of this project, for `PYTHONPATH`."""
     return unpack_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="session")
 def node_programs(pytestconfig: pytest.Config) -> Path:
-    """The folder with the programs that npm installs."""
+    """Return the folder with the programs that npm installs."""
     return installed("node", pytestconfig) / "node_modules" / ".bin"
 
 
 @pytest.fixture(scope="session")
 def agent_programs(pytestconfig: pytest.Config) -> Path:
-    """The folder with the coding agents that npm installs."""
+    """Return the folder with the coding agents that npm installs."""
     return installed("agents", pytestconfig) / "node_modules"
 
 
 @pytest.fixture(scope="session")
 def client_programs(pytestconfig: pytest.Config) -> Path:
-    """The folder with the coding tools that npm installs, to be connected."""
+    """Return the folder with the coding apps that npm installs, for `connect`."""
     return installed("clients", pytestconfig) / "node_modules" / ".bin"
 
 
 @pytest.fixture(scope="session")
 def app_programs(pytestconfig: pytest.Config) -> Path:
-    """The folder with more coding apps that npm installs, for `make test-all`."""
+    """Return the folder with more coding apps that npm installs, for `make test-all`."""
     return installed("apps", pytestconfig) / "node_modules" / ".bin"
 
 
 @pytest.fixture(scope="session")
 def python_servers(pytestconfig: pytest.Config) -> Path:
-    """The folder with the MCP servers that come as Python packages."""
+    """Return the folder with the MCP servers that are Python packages."""
     return installed("servers", pytestconfig) / "bin"

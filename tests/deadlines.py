@@ -1,7 +1,8 @@
-"""Deadlines of tests on a busy machine: as many times longer as more work waits than there are processors.
+"""Deadlines for tests on a busy machine, stretched by its load per processor.
 
-A deadline in a test ends what hangs, or says that something comes soon. Both are meant for a machine with nothing else
-to do. Only deadlines that tests set are stretched, never those of the program.
+A deadline in a test ends what hangs, or checks that something happens soon. Both assume an idle machine. Only the
+tests' own deadlines are stretched, never those of the program.
+
 """
 
 import inspect
@@ -14,14 +15,14 @@ import anyio
 
 TESTS = str(Path(__file__).parent)
 SHORTEST = 1.0
-"""A shorter deadline is meant to pass."""
+"""Shorter deadlines are expected to expire."""
 MOST = 12.0
 
 _fail_after = anyio.fail_after
 
 
 def stretched(seconds: float) -> float:
-    """Return a time limit for this machine as busy as it is now."""
+    """Return a time limit stretched by the current load."""
     waiting = os.getloadavg()[0] / (os.cpu_count() or 1)
     return seconds * min(MOST, max(1.0, 1.5 * waiting))
 

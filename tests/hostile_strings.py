@@ -1,4 +1,4 @@
-"""Strings that want to run, restyle or hide something on a page."""
+"""Strings that try to run, restyle or hide something on a page."""
 
 import json
 import os
@@ -30,11 +30,11 @@ WORST = (
     "\u202e<img src=x onerror=window.ran=1>\u2066\u200b\ufeff",
     "\uff1cscript\uff1ewindow.ran=1\uff1c/script\uff1e",
 )
-"""Those that a browser is given; each sets `ran` if it runs."""
+"""Strings for browsers; each sets `ran` if it runs."""
 
 
 def strings() -> tuple[str, ...]:
-    """The worst, and the corpus of naughty strings where `TOOLCRIB_CORPUS` names it; each on one line, none empty."""
+    """Return the worst strings, and the lines of the corpus of naughty strings that `TOOLCRIB_CORPUS` names."""
     found = list(WORST)
     if CORPUS:
         path = Path(CORPUS) / "naughty-strings" / "blns.json"

@@ -1,10 +1,10 @@
-"""What HTTP clients of tests have in common: they speak to this machine, in the clear."""
+"""Settings for HTTP clients in tests, which reach this machine without TLS."""
 
 import ssl
 from typing import Final
 
 PLAIN: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""As `verify` of a client that never uses TLS: by itself each one would load all authorities of the machine."""
+"""`verify` for clients without TLS. By default, every client loads all certificate authorities of the machine."""
 
 NO_KEYRING: Final = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
-"""For every process under test: the extra `keyring` is installed, and no test may touch the system's own keyring."""
+"""Variables for all tested processes: the extra `keyring` is installed, but tests must not touch the system's."""

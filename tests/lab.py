@@ -1,4 +1,4 @@
-"""A crib to test against: a home with a tools module that has one tool for each thing that can happen to a call."""
+"""A crib for tests: a home with a tools module that has one tool for each possible outcome of a call."""
 
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -99,14 +99,14 @@ async def hello() -> str:
 
 @dataclass(frozen=True)
 class Lab:
-    """A home with tools, and how to reach the crib on it."""
+    """A home with tools, and clients for the crib on it."""
 
     settings: Settings
     url: str | None = None
 
     @property
     def home(self) -> Path:
-        """The home."""
+        """The crib's home."""
         return self.settings.home
 
     @property
@@ -115,12 +115,12 @@ class Lab:
         return owner_token(prepare_home(self.home))
 
     def add_module(self, name: str, text: str = ADDED_TOOLS) -> None:
-        """Put one more module into the folder of tools."""
+        """Add a module to the tools folder."""
         (self.home / "tools" / f"{name}.py").write_text(text, encoding="utf-8")
 
     @asynccontextmanager
     async def http(self) -> AsyncGenerator[httpx2.AsyncClient]:
-        """A plain HTTP client that shows the owner's token."""
+        """Return a plain HTTP client with the owner's token."""
         assert self.url is not None
         headers = {"authorization": f"Bearer {self.token}"}
         async with httpx2.AsyncClient(
@@ -139,7 +139,7 @@ class Lab:
         agent: str | None = None,
         **options: Any,
     ) -> AsyncGenerator[Client]:
-        """The official client in this era, over HTTP to this path, or over `toolcrib stdio` as this agent."""
+        """Return the official client in this era, over HTTP to a path or over `toolcrib stdio` as an agent."""
 
         async def handler(message: object) -> None:
             if on_message:
@@ -161,7 +161,7 @@ class Lab:
 
 
 def stdio_parameters(home: Path, *options: str) -> StdioServerParameters:
-    """How an IDE would start the front, with a home of its own."""
+    """Return the parameters with which an IDE starts the front, with its own home."""
     user = home.parent / "user"
     user.mkdir(exist_ok=True)
     return StdioServerParameters(
@@ -173,7 +173,7 @@ def stdio_parameters(home: Path, *options: str) -> StdioServerParameters:
 
 
 def make_lab(folder: Path) -> Lab:
-    """A home with the laboratory's tools; nothing runs yet."""
+    """Create a home with the lab's tools. Starts nothing."""
     home = prepare_home(folder / "home")
     lab = Lab(Settings(home=home.root, port=0))
     lab.add_module("lab", LAB_TOOLS)
@@ -181,16 +181,16 @@ def make_lab(folder: Path) -> Lab:
 
 
 async def eventually(holds: Callable[[], bool], seconds: float = 10) -> None:
-    """Wait until something holds that nobody announces, such as what another process wrote into a file."""
+    """Wait for a condition that causes no event, such as a file written by another process."""
     with anyio.move_on_after(stretched(seconds)):
-        while not holds():  # noqa: ASYNC110 nothing announces it
+        while not holds():  # noqa: ASYNC110 no event to wait for
             await anyio.sleep(0.01)
         return
     raise AssertionError("It did not come to hold in time.")
 
 
 async def cancelled_once(holds: Callable[[], bool], work: Callable[[], Awaitable[object]]) -> None:
-    """Cancel `work` as soon as something holds that it brings about. Fails where `work` ends before."""
+    """Cancel `work` as soon as a condition holds that it causes. Fails if `work` ends earlier."""
     ended: list[object] = []
 
     async def run() -> None:

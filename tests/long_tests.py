@@ -1,4 +1,4 @@
-"""What takes too long for every run: `make test-all` does it too, `make test` says that it was left out."""
+"""The mark of slow tests: `make test-all` runs them, `make test` skips them visibly."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""How much is handled within one turn of the event loop: more than a little holds up everything else."""
+"""Counts how many items are handled within one turn of the event loop. A long turn delays everything else."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from time import perf_counter
 
 WORK = 20e-6
-"""Seconds of work per item, so that a fast machine cannot handle a whole chunk of input within one turn."""
+"""Seconds of work per item, so that even a fast machine cannot handle a whole chunk of input within one turn."""
 
 
 class Turns:
-    """Counts what happens per turn of the loop. `most` is the largest count."""
+    """Counts the items in each turn of the loop. `most` is the largest count."""
 
     def __init__(self) -> None:
         self.total = self.most = 0
@@ -26,7 +26,7 @@ class Turns:
             pass
 
     async def tick(self) -> None:
-        """Take a turn, again and again."""
+        """Take turns until cancelled."""
         while True:
             self._now = 0
             await asyncio.sleep(0)
@@ -34,7 +34,7 @@ class Turns:
 
 @asynccontextmanager
 async def counted_turns() -> AsyncGenerator[Turns]:
-    """Count for the length of a block."""
+    """Count until the block ends."""
     turns = Turns()
     ticking = asyncio.create_task(turns.tick())
     try:

@@ -1,4 +1,4 @@
-"""What tests started ends with them, also when the run is terminated or killed."""
+"""Ends what tests started, also when the run is terminated or killed."""
 
 import signal
 import subprocess
@@ -25,7 +25,7 @@ shutil.rmtree(folder, ignore_errors=True)
 
 
 def end_on_sigterm() -> None:
-    """Let SIGTERM end a run as Ctrl-C does: fixtures are torn down, and what they started ends."""
+    """Make SIGTERM end a run like Ctrl-C, so that fixtures are torn down."""
 
     def interrupt(_: int, __: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -35,7 +35,7 @@ def end_on_sigterm() -> None:
 
 
 def end_database_with_tests(folder: Path) -> subprocess.Popen[bytes]:
-    """Start a watcher that stops the PostgreSQL server of this folder once this process has ended, however it did."""
+    """Start a watcher that stops the PostgreSQL server of this folder after the end of this process."""
     command = [sys.executable, "-S", "-c", _WATCH, str(folder)]
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True

@@ -1,4 +1,4 @@
-"""Programs of others that tests drive, installed once into the project's own folder as locked in `requirements`."""
+"""Third-party programs for tests, installed once into the project's own folder as locked in `requirements`."""
 
 import fcntl
 import os
@@ -17,21 +17,22 @@ LOCK = "package-lock.json"
 
 
 LONGEST = 900
-"""Seconds that all downloads of one set of programs may take together; each is bounded in `scripts/programs.sh`."""
+"""Seconds for all downloads of one set of programs; `scripts/programs.sh` bounds each of them."""
 
 
 def installed(
     programs: Literal["node", "agents", "clients", "apps", "ui_servers", "servers", "frameworks", "fastmcp"],
     config: pytest.Config | None = None,
 ) -> Path:
-    """The folder of these programs; a visible skip where they cannot be installed, but not in CI.
+    """Return the folder of these programs. If they cannot be installed, skips visibly, or fails in CI.
 
     A set that could not be installed is not tried again in the same run.
+
     """
     tools = ROOT / ".tools"
     tools.mkdir(exist_ok=True)
     with (tools / f"{programs}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several workers may ask at once
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several workers may call this at once
         failure = _failed_before(tools / f"{programs}.failed") or _install(programs, config)
     if failure is not None and "CI" not in os.environ:
         pytest.skip(failure)
@@ -40,7 +41,7 @@ def installed(
 
 
 def _install(programs: str, config: pytest.Config | None) -> str | None:
-    """Install them if they are missing, and return why that did not work."""
+    """Install the programs if they are missing. Returns why that failed."""
     command = ["sh", str(ROOT / "scripts" / "programs.sh"), programs]
     if not _is_installed(programs):
         _announce(programs, config)
@@ -56,18 +57,18 @@ def _install(programs: str, config: pytest.Config | None) -> str | None:
 
 
 def _failed_before(note: Path) -> str | None:
-    """Why these programs could not be installed earlier in this run."""
+    """Return why these programs could not be installed earlier in this run."""
     said = note.read_text(encoding="utf-8").splitlines() if note.exists() else []
     return said[1] if len(said) > 1 and said[0] == _run() else None
 
 
 def _run() -> str:
-    """The same for all workers of one run."""
+    """Return the id of the run, the same for all its workers."""
     return os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
 
 
 def _announce(programs: str, config: pytest.Config | None) -> None:
-    """Say on the terminal what the run waits for, past what pytest captures."""
+    """Print what the run waits for to the terminal, past pytest's capture."""
     capture = config.pluginmanager.getplugin("capturemanager") if config is not None else None
     if isinstance(capture, CaptureManager):
         with capture.global_and_fixture_disabled():
@@ -83,9 +84,10 @@ def _is_installed(programs: str) -> bool:
 
 
 def chromium(config: pytest.Config | None = None) -> str:
-    """A Chromium of this machine; on a Debian root installs one. A visible skip where there is none, but not in CI.
+    """Return a Chromium of this machine; installs one on Debian as root. Otherwise skips visibly, or fails in CI.
 
     An installation that failed is not tried again in the same run.
+
     """
     found = _browser()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get") is not None:

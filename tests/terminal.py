@@ -1,4 +1,4 @@
-"""A terminal for tests: what programs write becomes rows of text as a person would see them; keys go the other way."""
+"""A terminal for tests: turns output into rows of text as a person would see them, and sends keys."""
 
 import fcntl
 import os
@@ -19,7 +19,7 @@ _SEQUENCE = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])")
 
 
 class Rows:
-    """The rows of a terminal that never runs out of them. Unknown control sequences are kept in `obeyed`."""
+    """The rows of a terminal of unlimited height. Keeps unknown control sequences in `obeyed`."""
 
     def __init__(self, columns: int = 80) -> None:
         self.columns = columns
@@ -30,7 +30,7 @@ class Rows:
 
     @property
     def text(self) -> str:
-        """Everything, row by row."""
+        """All rows, joined by line feeds."""
         return "\n".join("".join(row).rstrip() for row in self._rows)
 
     @property
@@ -39,7 +39,7 @@ class Rows:
         return self._row, self._column
 
     def write(self, text: str) -> None:
-        """Take what a program writes."""
+        """Process the output of a program."""
         text = self._pending + text
         self._pending = ""
         while text:
@@ -100,7 +100,7 @@ class Rows:
 
 
 class Terminal:
-    """A program at a terminal of its own."""
+    """A program that runs at its own terminal."""
 
     def __init__(self, descriptor: int, process: Process, columns: int) -> None:
         self.process = process
@@ -118,13 +118,13 @@ class Terminal:
         self.press(f"{line}\r")
 
     def resize(self, columns: int) -> None:
-        """Change the width, as a person does with the window; what the terminal shows begins anew."""
+        """Change the width, like a user who resizes the window, and clear the rows."""
         self.rows = Rows(columns)
         fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         os.killpg(self.process.pid, signal.SIGWINCH)
 
     async def until(self, words: str) -> str:
-        """Wait until the screen shows this in what came since the last wait; gives all that came since."""
+        """Wait until the new output contains these words. Returns the output since the last wait."""
         try:
             with anyio.fail_after(LIMIT):
                 while (place := self.rows.text.find(words, self._seen)) < 0:
@@ -133,12 +133,12 @@ class Terminal:
             raise AssertionError(f"not shown within {LIMIT} s: {words!r}, but\n{self.rows.text}") from None
         text, end = self.rows.text, place + len(words)
         shown = text[self._seen : end]
-        # The last row is the person's: what comes next takes its place.
+        # The last row belongs to the user; the next output replaces it.
         self._seen = min(end, text.rfind("\n") + 1)
         return shown
 
     async def shows(self, words: str) -> None:
-        """Wait until this stands anywhere on a screen that is drawn in place."""
+        """Wait until the words appear anywhere on a screen that is redrawn in place."""
         try:
             with anyio.fail_after(LIMIT):
                 while words not in self.rows.text:
@@ -147,14 +147,14 @@ class Terminal:
             raise AssertionError(f"not shown within {LIMIT} s: {words!r}, but\n{self.rows.text}") from None
 
     async def ended(self) -> int:
-        """Wait for the end of the program; gives its exit code."""
+        """Wait for the end of the program and return its exit code."""
         with anyio.fail_after(LIMIT):
             while await self._read():
                 pass
             return await self.process.wait()
 
     def is_plain(self) -> bool:
-        """Whether the terminal echoes and edits lines again, as shells leave it."""
+        """Return whether the terminal echoes and edits lines again."""
         flags = termios.tcgetattr(self._descriptor)[3]
         return bool(flags & termios.ECHO and flags & termios.ICANON and flags & termios.ISIG)
 
@@ -174,7 +174,7 @@ class Terminal:
 async def at_terminal(
     command: Sequence[str], environment: Mapping[str, str], cwd: Path, *, columns: int = 100
 ) -> AsyncGenerator[Terminal]:
-    """A program at a terminal; it is killed where it does not end by itself."""
+    """Run a program at a terminal. Kills it if it does not end in time."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     process = await anyio.open_process(

@@ -1,4 +1,4 @@
-"""Gives its arguments back, as a result and as text; its schema names an integer beyond 64 bits."""
+"""Returns its arguments, structured and as text. Its schema contains an integer beyond 64 bits."""
 
 import json
 import sys

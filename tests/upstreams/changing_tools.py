@@ -1,13 +1,14 @@
-"""Offers tools whose definitions change when it is told to.
+"""A server whose tool definition changes on request.
 
-Its tools: `tool` says that it was called; `become WAY` gives `tool` another definition: `plain` the first one,
-`reworded` another description, `wider` one more optional argument, `hinted` a hint that it only reads, `needy` one more
-argument that it needs. Its first word, if it is given one, is what `tool` is at the start.
+`tool` answers that it was called. `become WAY` changes the definition of `tool`: `plain` is the first one, `reworded`
+has another description, `wider` another optional argument, `needy` another required argument, and `hinted` is marked
+read-only. The first argument of the command line is the initial definition.
+
 """
 
 import sys
 
-from upstreams.protocol import Message, arguments, refuse, reply, requests, say, text_reply
+from upstreams.protocol import Message, arguments, refuse, reply, requests, send, text_reply
 
 TEXT: Message = {"type": "string"}
 PLAIN: Message = {
@@ -30,7 +31,7 @@ BECOME: Message = {
 
 
 def serve() -> None:
-    """Answer everything, until the input ends."""
+    """Answer requests until the input ends."""
     way = sys.argv[1] if len(sys.argv) > 1 else "plain"
     for request in requests():
         match request["method"], request.get("params", {}).get("name"):
@@ -38,7 +39,7 @@ def serve() -> None:
                 reply(request, {"tools": [WAYS[way], BECOME]})
             case "tools/call", "become":
                 way = arguments(request)["way"]
-                say({"method": "notifications/tools/list_changed"})
+                send({"method": "notifications/tools/list_changed"})
                 text_reply(request, way)
             case "tools/call", "tool":
                 text_reply(request, f"called {way}")

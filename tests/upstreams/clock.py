@@ -1,4 +1,4 @@
-"""Tells the time, with one tool: what a reader of the README gets in place of a server from a registry."""
+"""A server with one tool that returns the time. Replaces the registry server of the README in tests."""
 
 from datetime import UTC, datetime
 

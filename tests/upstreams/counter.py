@@ -1,19 +1,20 @@
-"""Counts its calls, and writes the id of its process into the folder of its first word while it runs.
+"""Counts its calls. While it runs, a file named after its process id is in the folder of the first argument.
 
-Its tools: `count` returns the process and the number of calls so far, after progress; `wait` does not answer.
+`count` reports progress, then returns the process id and the number of calls. `wait` never answers.
+
 """
 
 import os
 import sys
 from pathlib import Path
 
-from upstreams.protocol import Message, refuse, reply, requests, say, text_reply
+from upstreams.protocol import Message, refuse, reply, requests, send, text_reply
 
 NO_ARGUMENTS: Message = {"type": "object", "properties": {}}
 
 
 def serve() -> None:
-    """Answer everything, until the input ends."""
+    """Answer requests until the input ends."""
     marker = Path(sys.argv[1]) / f"{os.getpid()}"
     marker.touch()
     calls = 0
@@ -27,7 +28,7 @@ def serve() -> None:
                 calls += 1
                 token = params.get("_meta", {}).get("progressToken")
                 if token is not None:
-                    say({"method": "notifications/progress", "params": {"progressToken": token, "progress": calls}})
+                    send({"method": "notifications/progress", "params": {"progressToken": token, "progress": calls}})
                 text_reply(request, f"{os.getpid()} {calls}")
             case "tools/call", "wait":
                 (Path(sys.argv[1]) / "waiting").touch()

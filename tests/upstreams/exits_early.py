@@ -1,23 +1,24 @@
-"""Exits with code 3 at a step: start, discover, initialize, call, cancel; or `after`, right after it answered a call.
+"""Exits with code 3 at a step: start, discover, initialize, call, cancel; or `after`, right after answering a call.
 
-`closes` closes its output at a call and lives on; `unterminated` ends without a line feed after its answer.
+`closes` closes its output at a call and keeps running. `unterminated` answers without a line feed and exits.
+
 """
 
 import json
 import os
 import sys
 
-from upstreams.protocol import INITIALIZED, Message, messages, moan, refuse, reply, text_reply, write
+from upstreams.protocol import INITIALIZED, Message, messages, refuse, reply, text_reply, write, write_error
 
 
 def leave(step: str) -> None:
-    """Go, with last words."""
-    moan(f"I leave at {step}; token=hunter2")
+    """Write to standard error and exit."""
+    write_error(f"I leave at {step}; token=hunter2")
     sys.exit(3)
 
 
 def call(message: Message, step: str) -> None:
-    """Answer a call, or not."""
+    """Answer or fail a call, depending on the step."""
     match step:
         case "call":
             leave(step)
@@ -34,7 +35,7 @@ def call(message: Message, step: str) -> None:
 
 
 def main(step: str) -> None:
-    """Serve up to the step."""
+    """Serve until the step."""
     if step == "start":
         leave(step)
     for message in messages():

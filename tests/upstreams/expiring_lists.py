@@ -1,6 +1,7 @@
-"""Speaks the modern era and lets its lists expire: each time its tools are listed there is one more of them.
+"""A modern server whose lists expire: each listing has one more tool.
 
-Its words: the `ttlMs` of the list, then `tells` if it takes `subscriptions/listen`, although it never tells anything.
+The first argument is the `ttlMs` of the list. With `tells`, it accepts `subscriptions/listen` but never notifies.
+
 """
 
 import sys

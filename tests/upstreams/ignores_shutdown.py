@@ -1,8 +1,9 @@
-"""Does not want to end. Each word on its command line is one way; the call `pids` tells all process ids involved.
+"""A server that does not shut down. The arguments select how; the call `pids` returns all process ids involved.
 
-`term` ignores SIGTERM, `eof` goes on after its input has ended, `stops` stops itself by SIGSTOP at the end of its
-input, `child` starts a child that holds all pipes and ignores SIGTERM, `forks` one that was forked twice, `daemon` one
-in a session of its own, `clean` one that also has an empty environment; `deaf` reads no more after its first call.
+`term` ignores SIGTERM. `eof` keeps running after its input has ended. `stops` stops itself with SIGSTOP at the end of
+its input. `child` starts a child that holds all pipes and ignores SIGTERM, `forks` one that was forked twice, `daemon`
+one in its own session, and `clean` one that also has an empty environment. `deaf` stops reading after its first call.
+
 """
 
 import os
@@ -32,7 +33,7 @@ def linger() -> None:
 
 
 def descend(*, twice: bool, session: bool, clean: bool = False) -> int:
-    """Start a process that lingers, and tell its id."""
+    """Start a process that lingers, and return its id."""
     reading, writing = os.pipe()
     if os.fork() == 0:
         if session:
@@ -49,13 +50,13 @@ def descend(*, twice: bool, session: bool, clean: bool = False) -> int:
 
 
 def forget_everything(writing: int) -> None:
-    """Go on as a new program with an empty environment, which says its id where the old one would have."""
+    """Replace the process by one with an empty environment, which reports its process id instead."""
     os.dup2(writing, 1)
     os.execve(sys.executable, [sys.executable, "-S", "-c", FORGETFUL], {})
 
 
 def main(ways: list[str]) -> None:
-    """Serve, then cling."""
+    """Serve, then refuse to end."""
     pids: Message = {"server": os.getpid()}
     if "term" in ways:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

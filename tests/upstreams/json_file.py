@@ -1,8 +1,9 @@
-"""Offers what a JSON file says, read anew for every list.
+"""Offers the contents of a JSON file, which it reads again for every request.
 
-The file has `tools`, `prompts`, `resources`, `templates`, `instructions` and `contents`; its name is the first word.
-Every tool answers with its name; a prompt answers with one message, a resource with its member of `contents`, or a
-text.
+The first argument is the file. Its members are `tools`, `prompts`, `resources`, `templates`, `instructions` and
+`contents`. A tool answers with its name, a prompt with one message, and a resource with its member of `contents` or a
+fixed text.
+
 """
 
 import json
@@ -22,15 +23,15 @@ MEMBERS = {"templates": "resourceTemplates"}
 
 
 def serve(file: Path) -> None:
-    """Answer everything, until the input ends."""
+    """Answer requests until the input ends."""
     for request in messages():
         method = request.get("method", "")
         offered: Message = json.loads(file.read_text(encoding="utf-8"))
         if "id" not in request:
             continue
         if method == "initialize":
-            said = {key: value for key, value in offered.items() if key in ("instructions", "serverInfo")}
-            reply(request, {**INITIALIZED, "capabilities": CAPABILITIES, **said})
+            introduction = {key: value for key, value in offered.items() if key in ("instructions", "serverInfo")}
+            reply(request, {**INITIALIZED, "capabilities": CAPABILITIES, **introduction})
         elif method in LISTS:
             name = LISTS[method]
             reply(request, {MEMBERS.get(name, name): offered.get(name, [])})

@@ -1,21 +1,21 @@
-"""Offers tools, prompts and resources in the old era, in the way its first word says.
+"""A legacy server with tools, prompts and resources. The first argument selects its behaviour.
 
-`plain`: its own tools, a prompt, a resource and a template. `many N`: N tools on pages of 500. `crowd N`: its own tools
-and then those. `endless`: every page names a new one. `repeats`: the second page names itself. `flawed`: good tools
-among bad ones. `leaves STEP`: exits when it is asked for STEP. `stays silent STEP`: never answers STEP.
+`plain`: its own tools, a prompt, a resource and a template. `many N`: N tools in pages of 500. `crowd N`: its own tools
+and N more. `endless`: every page has a next page. `repeats`: the second page is its own next page. `flawed`: valid
+tools among invalid ones. `leaves STEP`: exits at a request. `stays silent STEP`: never answers a request.
 
-Its tools: `echo` gives its arguments back; `pid` tells its process; `grow` adds a tool and says that the list changed,
-as often as it is told to; `exit` exits; `sleep` never answers; `deafen` answers nothing from then on; `log` says two
-messages before it answers; `update` says that a resource changed; `ask` asks the client something and tells the answer;
-`abilities` tells what the client said it can do, what it was told besides, and the token that it was given; `guess` is
-there only for clients that can sample.
+Tools: `echo` returns its arguments; `pid` returns its process id; `grow` adds tools and notifies, once per tool; `exit`
+exits; `sleep` never answers; `deafen` stops answering for good; `log` sends two log messages before it answers;
+`update` notifies that a resource changed; `ask` asks the client and returns the answer; `abilities` returns the
+client's capabilities, its notifications and the server's token; `guess` exists only for clients that can sample.
+
 """
 
 import os
 import sys
 from collections.abc import Iterator
 
-from upstreams.protocol import Message, arguments, messages, moan, refuse, reply, say, text_reply
+from upstreams.protocol import Message, arguments, messages, refuse, reply, send, text_reply, write_error
 
 SCHEMA: Message = {"type": "object", "properties": {"text": {"type": "string"}}}
 ABILITIES: Message = {
@@ -37,7 +37,7 @@ FIXED: dict[str, Message] = {
 
 
 def deep(levels: int) -> Message:
-    """A schema nested this deep."""
+    """Return a schema with this many levels."""
     schema: Message = {"type": "string"}
     for _ in range(levels):
         schema = {"type": "object", "properties": {"a": schema}}
@@ -77,7 +77,7 @@ class Server:
         self.asking: dict[str, Message] = {}
 
     def serve(self) -> None:
-        """Answer everything, until the input ends."""
+        """Answer requests until the input ends."""
         for message in messages():
             if "method" not in message:
                 answer = {key: value for key, value in message.items() if key in ("result", "error")}
@@ -112,7 +112,7 @@ class Server:
             refuse(request)
 
     def list_tools(self, request: Message) -> None:
-        """Give a page of the list."""
+        """Answer with a page of the list."""
         cursor = int(request["params"].get("cursor", 0))
         if self.way == "endless":
             reply(request, {"tools": [tool(f"tool {cursor}")], "nextCursor": str(cursor + 1)})
@@ -129,7 +129,7 @@ class Server:
             reply(request, {"tools": [tool(name) for name in self.names()]})
 
     def names(self) -> Iterator[str]:
-        """The tools there are now."""
+        """Return the names of the current tools."""
         yield from NAMES
         if "sampling" in self.abilities:
             yield "guess"
@@ -145,7 +145,7 @@ class Server:
             run(request)
 
     def run_echo(self, request: Message) -> None:
-        """Give the arguments back."""
+        """Return the arguments."""
         reply(request, {"content": [], "structuredContent": arguments(request), "futureMember": [1]})
 
     def run_guess(self, request: Message) -> None:
@@ -156,54 +156,54 @@ class Server:
             refuse(request, -32602, "Unknown tool")
 
     def run_pid(self, request: Message) -> None:
-        """Tell the process."""
+        """Return the process id."""
         text_reply(request, str(os.getpid()))
 
     def run_grow(self, request: Message) -> None:
         """Add tools."""
         for _ in range(arguments(request).get("times", 1)):
             self.extra += 1
-            say({"method": "notifications/tools/list_changed"})
+            send({"method": "notifications/tools/list_changed"})
         text_reply(request, str(self.extra))
 
     def run_exit(self, request: Message) -> None:
         """Exit."""
-        moan(f"token={os.environ.get('API_TOKEN')}")
+        write_error(f"token={os.environ.get('API_TOKEN')}")
         sys.exit(4)
 
     def run_sleep(self, request: Message) -> None:
         """Never answer."""
 
     def run_deafen(self, request: Message) -> None:
-        """Never answer anything again."""
+        """Stop answering for good."""
         self.is_deaf = True
 
     def run_log(self, request: Message) -> None:
-        """Say something beside the answer."""
+        """Send log messages, then answer."""
         for level in ("debug", "warning"):
-            say({"method": "notifications/message", "params": {"level": level, "data": level}})
+            send({"method": "notifications/message", "params": {"level": level, "data": level}})
         text_reply(request, "logged")
 
     def run_update(self, request: Message) -> None:
-        """Say that a resource changed."""
-        say({"method": "notifications/resources/updated", "params": {"uri": "note://one"}})
+        """Notify that a resource changed."""
+        send({"method": "notifications/resources/updated", "params": {"uri": "note://one"}})
         text_reply(request, "updated")
 
     def run_ask(self, request: Message) -> None:
-        """Ask the client."""
+        """Ask the client and return its answer."""
         self.asking[f"question {len(self.asking)}"] = request
         params: Message = {"message": arguments(request).get("text"), "requestedSchema": SCHEMA}
-        say({"id": list(self.asking)[-1], "method": "elicitation/create", "params": params})
+        send({"id": list(self.asking)[-1], "method": "elicitation/create", "params": params})
 
     def run_abilities(self, request: Message) -> None:
-        """Tell what the client said."""
+        """Return the client's capabilities."""
         token = os.environ.get("OAUTH_ACCESS_TOKEN")
         known = {"abilities": self.abilities, "told": self.told, "token": token}
         reply(request, {"content": [], "structuredContent": known})
 
 
 def tool(name: str) -> Message:
-    """A tool that is as it should be."""
+    """Return a valid tool."""
     return {"name": name, "description": f"The tool {name}.", "inputSchema": SCHEMA}
 
 

@@ -1,4 +1,4 @@
-"""Says messages in odd ways, or says what is no message; the kind is the text of the call."""
+"""Sends messages in unusual ways, or lines that are no messages. The text of the call selects the kind."""
 
 import json
 import sys
@@ -6,7 +6,7 @@ import sys
 from upstreams.protocol import Message, arguments, requests, text_reply, write
 
 ODD: dict[str, tuple[bytes, bytes]] = {
-    # what stands before the reply, what after it, in place of a line feed
+    # before the reply, after it, and instead of its line feed
     "banner": (b"Starting up... ", b"\n"),
     "progress bar": (b" 10%\r 50%\r100%\r", b"\n"),
     "colours": (b"\x1b[32mready\x1b[0m\n", b"\n"),
@@ -28,7 +28,7 @@ BROKEN: dict[str, bytes] = {
 
 
 def answer(request: Message) -> None:
-    """Answer in the way that is asked for."""
+    """Answer in the selected way."""
     kind = arguments(request)["kind"]
     head = f'{{"jsonrpc":"2.0","id":{request["id"]},"result":'.encode()
     plain = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {"text": kind}}).encode()

@@ -1,9 +1,12 @@
-"""Says more than anybody asked for, then answers: `notifications` (all alike: a list changed), `messages` or `requests`
-on its output, `stderr` beside it."""
+"""Floods the client, then answers. The call selects the kind of message.
+
+`notifications` (the same notification), `messages` or `requests` on standard output, `stderr` on standard error.
+
+"""
 
 import sys
 
-from upstreams.protocol import Message, arguments, messages, requests, say, text_reply, write
+from upstreams.protocol import Message, arguments, messages, requests, send, text_reply, write
 
 MESSAGE = b'{"jsonrpc":"2.0","method":"notifications/message"}\n'
 CHANGED = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
@@ -23,7 +26,7 @@ def answer(request: Message) -> None:
         case "requests":
             for number in range(count):
                 write(f'{{"jsonrpc":"2.0","id":{number},"method":"roots/list"}}\n'.encode())
-            say({"id": "end", "method": "ping"})
+            send({"id": "end", "method": "ping"})
             refused = sum(
                 "error" in answer for answer in iter(lambda: next(heard), {"jsonrpc": "2.0", "id": "end", "result": {}})
             )

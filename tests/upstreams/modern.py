@@ -1,11 +1,12 @@
-"""Speaks the modern era only: asks by its result, says what changed on the request that is held open for it.
+"""A modern server: asks in its results, and notifies over the subscription request.
 
-Its tools: `who` gives the request's params back; `ask` wants an answer before it gives one, `forever` never has enough
-of them, `bulky` wants too much kept; `change` and `update` say that the list or a resource changed, `hang_up` ends the
-request that is held open; `log` says something beside its answer.
+`who` returns the request's params. `ask` requires an answer first, `forever` always requires another one, and `bulky`
+has too much state. `change` and `update` notify that the list or a resource changed. `hang_up` ends the subscription.
+`log` sends a log message before it answers.
+
 """
 
-from upstreams.protocol import Message, messages, refuse, reply, say, text_reply
+from upstreams.protocol import Message, messages, refuse, reply, send, text_reply
 
 KEY = "io.modelcontextprotocol/"
 NAMES = ("who", "ask", "forever", "bulky", "change", "update", "hang_up", "log")
@@ -26,7 +27,7 @@ class Server:
         self.extra = 0
 
     def serve(self) -> None:
-        """Answer everything, until the input ends."""
+        """Answer requests until the input ends."""
         for message in messages():
             match message.get("method"):
                 case "server/discover":
@@ -38,7 +39,7 @@ class Server:
                     reply(message, {"resources": [{"uri": "note://one", "name": "one"}]})
                 case "subscriptions/listen":
                     self.listening = [message]
-                    self.tell("notifications/subscriptions/acknowledged", notifications={})
+                    self.notify("notifications/subscriptions/acknowledged", notifications={})
                 case "tools/call" | "prompts/get":
                     self.call(message)
                 case _ if "id" in message:
@@ -46,13 +47,13 @@ class Server:
                 case _:
                     pass
 
-    def tell(self, method: str, **params: object) -> None:
-        """Say something on the request that is held open."""
+    def notify(self, method: str, **params: object) -> None:
+        """Send a notification over the subscription."""
         for request in self.listening:
-            say({"method": method, "params": {**params, "_meta": {KEY + "subscriptionId": request["id"]}}})
+            send({"method": method, "params": {**params, "_meta": {KEY + "subscriptionId": request["id"]}}})
 
     def call(self, request: Message) -> None:
-        """Run a tool, or give the one prompt, which asks as well."""
+        """Run a tool, or answer the only prompt, which also asks."""
         params = request["params"]
         match params["name"]:
             case "ask" if "inputResponses" in params:
@@ -64,10 +65,10 @@ class Server:
                 reply(request, asked)
             case "change":
                 self.extra += 1
-                self.tell("notifications/tools/list_changed")
+                self.notify("notifications/tools/list_changed")
                 text_reply(request, "changed")
             case "update":
-                self.tell("notifications/resources/updated", uri="note://one")
+                self.notify("notifications/resources/updated", uri="note://one")
                 text_reply(request, str(self.listening[0]["params"]["notifications"]))
             case "hang_up":
                 for held in self.listening:
@@ -76,7 +77,7 @@ class Server:
                 self.extra += 1
                 text_reply(request, "hung up")
             case "log":
-                say({"method": "notifications/message", "params": {"level": "info", "data": "hello"}})
+                send({"method": "notifications/message", "params": {"level": "info", "data": "hello"}})
                 text_reply(request, "logged")
             case _:
                 reply(request, {"content": [], "structuredContent": params})

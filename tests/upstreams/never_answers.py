@@ -1,4 +1,4 @@
-"""Reads and never answers from a step on: discover, initialize or call. `modern` answers discovery when asked again."""
+"""Never answers from a step on: discover, initialize or call. `modern` answers the second discovery."""
 
 import sys
 
@@ -14,7 +14,7 @@ DISCOVERED: Message = {
 
 
 def main(step: str) -> None:
-    """Serve up to the step."""
+    """Serve until the step."""
     discovery: Message | None = None
     for message in messages():
         method = message.get("method")

@@ -1,10 +1,10 @@
-"""Speaks JSON-RPC and knows no method."""
+"""Answers every request with "method not found"."""
 
 from upstreams.protocol import messages, refuse
 
 
 def main() -> None:
-    """Refuse everything."""
+    """Refuse every request."""
     for message in messages():
         if "id" in message:
             refuse(message)

@@ -1,7 +1,8 @@
-"""Answers with far too much: `line` ends its 50 MB with a line feed, `last` has its id at the end, `open` does not end.
+"""Sends oversized answers: `line` ends its 50 MB with a line feed, `last` has its id at the end, `open` never ends.
 
-`endless` writes for ever without a line feed, `fits` stays below the limit. `shapeless` writes what is no message, and
-no line feed.
+`endless` writes forever without a line feed, and `fits` stays below the limit. `shapeless` writes neither a message nor
+a line feed.
+
 """
 
 import sys
@@ -12,7 +13,7 @@ MEGABYTE = b"x" * (1 << 20)
 
 
 def answer(request: Message) -> None:
-    """Answer as the call asks for."""
+    """Answer in the requested way."""
     kind, megabytes = arguments(request)["kind"], arguments(request).get("megabytes", 50)
     if kind == "echo":
         text_reply(request, "small")

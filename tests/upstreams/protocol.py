@@ -1,7 +1,8 @@
-"""What the small servers of this folder have in common: how to say a message, hear one and do the old handshake.
+"""Shared code of these servers: reading and writing messages, and the legacy handshake.
 
 The servers run as modules (`python -m upstreams.exits_early call`) and use only the standard library. Each module
 names its ways to misbehave. Whatever a test needs to know, such as process ids, is the result of a tool.
+
 """
 
 import json
@@ -20,45 +21,45 @@ INITIALIZED: Message = {
 
 
 def write(data: bytes) -> None:
-    """Write bytes to the output, at once."""
+    """Write bytes and flush."""
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
-def say(message: Message) -> None:
-    """Say a message, as a line."""
+def send(message: Message) -> None:
+    """Send a message as a line."""
     write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
 
 
 def reply(request: Message, result: object) -> None:
     """Answer a request."""
-    say({"id": request["id"], "result": result})
+    send({"id": request["id"], "result": result})
 
 
 def text_reply(request: Message, text: str) -> None:
-    """Answer a call with one text."""
+    """Answer a call with a text."""
     reply(request, {"content": [{"type": "text", "text": text}]})
 
 
 def refuse(request: Message, code: int = -32601, message: str = "Method not found") -> None:
     """Answer a request with an error."""
-    say({"id": request["id"], "error": {"code": code, "message": message}})
+    send({"id": request["id"], "error": {"code": code, "message": message}})
 
 
-def moan(text: str) -> None:
+def write_error(text: str) -> None:
     """Write a line to standard error."""
     sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
 
 
 def messages() -> Iterator[Message]:
-    """Everything the client says."""
+    """Yield all messages of the client."""
     for line in sys.stdin.buffer:
         yield json.loads(line)
 
 
 def requests() -> Iterator[Message]:
-    """The requests of the client after the handshake, which is done here."""
+    """Do the handshake, and yield the client's requests after it."""
     for message in messages():
         if message.get("method") == "server/discover":
             refuse(message)
@@ -69,5 +70,5 @@ def requests() -> Iterator[Message]:
 
 
 def arguments(request: Message) -> Message:
-    """The arguments of a call."""
+    """Return the arguments of a call."""
     return request["params"].get("arguments", {})

@@ -1,6 +1,7 @@
-"""Serves the skills in a directory, read anew for every list. Modern era only. Its first word is the directory.
+"""A modern server that offers the skills in a directory, the first argument, which it reads again for every list.
 
 Skills below `unlisted` are not listed.
+
 """
 
 import hashlib
@@ -20,12 +21,12 @@ DISCOVERED: Message = {
 
 
 def skills_in(folder: Path) -> list[Path]:
-    """The listed directories with a `SKILL.md`."""
+    """Return the listed directories with a `SKILL.md`."""
     return sorted(file.parent for file in folder.rglob("SKILL.md") if folder / "unlisted" not in file.parents)
 
 
 def files_of(skill: Path, folder: Path) -> list[Message]:
-    """The manifest of a skill."""
+    """Return the manifest of a skill."""
     listed: list[Message] = []
     for file in sorted(path for path in skill.rglob("*") if path.is_file()):
         raw = file.read_bytes()
@@ -35,7 +36,7 @@ def files_of(skill: Path, folder: Path) -> list[Message]:
 
 
 def entry_of(skill: Path, folder: Path) -> Message:
-    """The entry of a skill. Its front matter has one line for each field."""
+    """Return the entry of a skill. Each front matter field must be one line."""
     head = (skill / "SKILL.md").read_text(encoding="utf-8").split("---\n")[1]
     fields = dict(line.split(": ", 1) for line in head.splitlines())
     uri = f"skill://{skill.relative_to(folder).as_posix()}/SKILL.md"
@@ -43,7 +44,7 @@ def entry_of(skill: Path, folder: Path) -> Message:
 
 
 def serve(folder: Path) -> None:
-    """Answer everything, until the input ends."""
+    """Answer requests until the input ends."""
     for request in messages():
         match request.get("method"):
             case "server/discover":

@@ -1,4 +1,4 @@
-"""Answers the first request for its tools late and all others at once; its word is a file it makes at that request."""
+"""Answers the first `tools/list` late, after creating the file of the first argument, and all others at once."""
 
 import sys
 import threading

@@ -1,8 +1,9 @@
-"""Touches what its tools are told to, and reports how the system answers, as servers do.
+"""Accesses the system like a server does, and returns what the system answers.
 
-Its tools: `read` and `write` a path, `connect` to a port of this machine, `send` a datagram to one, `fetch` an address
-as its variables say, `spawn` a child that reads a path, `run` code and return its `result`, `temporary` makes a
-temporary file and gives its path.
+`read` and `write` access a path, `connect` opens a TCP connection to a local port, `send` sends a datagram to one,
+`fetch` requests a URL through the configured proxy, `spawn` starts a child that reads a path, `run` executes code and
+returns its `result`, and `temporary` creates a temporary file and returns its path.
+
 """
 
 import socket
@@ -17,8 +18,8 @@ from upstreams.protocol import INITIALIZED, Message, arguments, refuse, reply, r
 NAMES = ("read", "write", "connect", "send", "fetch", "spawn", "run", "temporary")
 
 
-def touch(tool: str, target: str) -> str:
-    """Do what the tool is for."""
+def access(tool: str, target: str) -> str:
+    """Run a tool."""
     match tool:
         case "read":
             return Path(target).read_text()
@@ -56,10 +57,10 @@ for request in requests():
             reply(request, {"tools": [{"name": name, "inputSchema": schema} for name in NAMES]})
         case "tools/call":
             try:
-                text_reply(request, touch(request["params"]["name"], arguments(request).get("target", "")))
+                text_reply(request, access(request["params"]["name"], arguments(request).get("target", "")))
             except (OSError, subprocess.CalledProcessError) as error:
-                told: Message = {"content": [{"type": "text", "text": f"failed: {error}"}], "isError": True}
-                reply(request, told)
+                failure: Message = {"content": [{"type": "text", "text": f"failed: {error}"}], "isError": True}
+                reply(request, failure)
         case "ping":
             reply(request, {})
         case _:

@@ -1,7 +1,8 @@
-"""Answers long calls with tasks (SEP-2663), with the tools that the conformance suite asks for. Modern era only.
+"""A modern server that answers long calls with tasks (SEP-2663). Has the tools that the conformance suite requests.
 
-A task ends when its time has come and all its questions are answered. `cancelled` returns the ids of cancelled tasks.
-Its first word, if any, is a file that keeps the tasks for the next process.
+A task ends when its time has passed and all its questions are answered. `cancelled` returns the ids of cancelled tasks.
+The first argument, if any, is a file that keeps the tasks for the next process.
+
 """
 
 import json
@@ -26,18 +27,18 @@ DISCOVERED: Message = {
 
 
 def text(words: str, *, is_error: bool = False) -> Message:
-    """A result with one text."""
+    """Return a result with one text."""
     return {"content": [{"type": "text", "text": words}], "isError": is_error}
 
 
 def question(message: str) -> Message:
-    """A form with one field."""
+    """Return a form with two fields."""
     schema = {"type": "object", "properties": {"confirm": {"type": "boolean"}, "user_name": {"type": "string"}}}
     return {"method": "elicitation/create", "params": {"mode": "form", "message": message, "requestedSchema": schema}}
 
 
 class Task:
-    """One task: when it is done, what it asks, and how it ends."""
+    """One task: when it is done, its questions, and its result."""
 
     def __init__(self, number: int, seconds: float, end: Message, asks: Message | None = None) -> None:
         self.id = f"upstream-{number}"
@@ -48,13 +49,13 @@ class Task:
 
     @classmethod
     def of(cls, kept: Message) -> "Task":
-        """A task of an earlier process."""
+        """Restore a task of an earlier process."""
         task = cls(0, 0, {})
         vars(task).update(kept)
         return task
 
     def shape(self) -> Message:
-        """The task as `tasks/get` shows it."""
+        """Return the task as `tasks/get` shows it."""
         task: Message = {"taskId": self.id, "ttlMs": 60_000, "pollIntervalMs": 50}
         task |= {"createdAt": "2026-07-28T00:00:00Z", "lastUpdatedAt": "2026-07-28T00:00:00Z"}
         if self.is_cancelled:
@@ -75,7 +76,7 @@ class Server:
         self.tasks: dict[str, Task] = {each["id"]: Task.of(each) for each in kept}
 
     def serve(self) -> None:
-        """Answer everything, until the input ends."""
+        """Answer requests until the input ends."""
         for message in messages():
             method, params = message.get("method", ""), message.get("params", {})
             if method == "server/discover":
@@ -84,7 +85,7 @@ class Server:
                 reply(message, {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in NAMES]})
             elif method == "prompts/list":
                 reply(message, {"prompts": [{"name": "task"}]})
-            elif method == "prompts/get":  # which no task may answer
+            elif method == "prompts/get":  # tasks may not answer prompts
                 reply(message, {"resultType": "task", "taskId": "upstream-0", "status": "working", "ttlMs": None})
             elif method == "tools/call":
                 self.call(message, params, params.get("arguments", {}))

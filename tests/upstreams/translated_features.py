@@ -1,13 +1,14 @@
-"""Uses every feature that the crib carries between the eras. Its first word is its own era: legacy or modern.
+"""Uses every feature that the crib translates between the eras. The first argument is its own era: legacy or modern.
 
-Its tool `ask` sends its client the question that its argument names, and returns the answer as structured content.
+`ask` asks its client the question in its argument and returns the answer as structured content.
+
 """
 
 import sys
 from collections.abc import Iterator
 from itertools import count
 
-from upstreams.protocol import INITIALIZED, Message, messages, refuse, reply, say
+from upstreams.protocol import INITIALIZED, Message, messages, refuse, reply, send
 
 KEY = "io.modelcontextprotocol/"
 CAPABILITIES: Message = {"tools": {}, "prompts": {}, "resources": {}, "completions": {}}
@@ -49,7 +50,7 @@ class Server:
         self.ids = count(1000)
 
     def serve(self) -> None:
-        """Answer everything, until the input ends."""
+        """Answer requests until the input ends."""
         for request in self.input:
             method, params = request.get("method"), request.get("params", {})
             if method in LISTS:
@@ -73,11 +74,11 @@ class Server:
                     pass
 
     def ask(self, request: Message, params: Message) -> None:
-        """Ask the client in the way of the era, then answer with what it said."""
+        """Ask the client in the way of the era, then return the answer."""
         question = QUESTIONS[params["arguments"]["what"]]
         if not self.is_modern:
             sent = next(self.ids)
-            say({"id": sent, **question})
+            send({"id": sent, **question})
             answer = next(message for message in self.input if message.get("id") == sent)
             self.answer(request, answer.get("result") or {"error": answer.get("error")})
         elif "inputResponses" in params:

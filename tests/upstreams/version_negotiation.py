@@ -1,25 +1,26 @@
-"""Refuses the first request of its era with -32022 and the versions it names; speaks one of them to the second.
+"""Refuses the first request of its era with -32022 and its versions, and accepts the second request.
 
-Its word is the era: `modern` or `legacy`.
+The first argument is the era: `modern` or `legacy`.
+
 """
 
 import sys
 
 from upstreams.modern import DISCOVERED
-from upstreams.protocol import INITIALIZED, messages, refuse, reply, say
+from upstreams.protocol import INITIALIZED, messages, refuse, reply, send
 
 OLDER = "2025-03-26"
 
 
 def main(era: str) -> None:
-    """Serve the greeting."""
+    """Run the handshake."""
     method, versions = ("server/discover", ["2026-07-28"]) if era == "modern" else ("initialize", [OLDER])
     has_refused = False
     for message in messages():
         if message.get("method") == method and not has_refused:
             has_refused = True
             error = {"code": -32022, "message": "Unsupported protocol version", "data": {"supported": versions}}
-            say({"id": message["id"], "error": error})
+            send({"id": message["id"], "error": error})
         elif message.get("method") == method and era == "modern":
             reply(message, DISCOVERED)
         elif message.get("method") == method and message["params"]["protocolVersion"] == OLDER:

@@ -1,14 +1,14 @@
-"""Behaves. Its tools show what a conversation is made of: echo, progress, a question back, cancellation."""
+"""A well-behaved server. Its tools show the parts of the protocol: echo, progress, a question back, cancellation."""
 
 import os
 import sys
 from pathlib import Path
 
-from upstreams.protocol import INITIALIZED, Message, arguments, messages, refuse, reply, say, text_reply
+from upstreams.protocol import INITIALIZED, Message, arguments, messages, refuse, reply, send, text_reply
 
 
 def surroundings() -> Message:
-    """What a process can see of how it was started."""
+    """Return what a process can observe of its start."""
     umask = os.umask(0)
     os.umask(umask)
     return {
@@ -35,17 +35,17 @@ def call(request: Message, waiting: dict[object, Message]) -> None:
             token = request["params"]["_meta"]["progressToken"]
             for number in range(1, 4):
                 params = {"progressToken": token, "progress": number, "total": 3, "message": f"at {number}"}
-                say({"method": "notifications/progress", "params": params})
+                send({"method": "notifications/progress", "params": params})
             text_reply(request, "counted")
         case "ask":
             waiting["question"] = request
-            say({"id": "question", "method": "elicitation/create", "params": {"message": "Why?"}})
+            send({"id": "question", "method": "elicitation/create", "params": {"message": "Why?"}})
         case "wait":
             waiting[request["id"]] = request
-            say({"method": "notifications/waiting"})
+            send({"method": "notifications/waiting"})
         case "surroundings":
             reply(request, surroundings())
-        case "release":  # answer what was cancelled, too late
+        case "release":  # answer a cancelled call, too late
             for each in waiting.values():
                 text_reply(each, "late")
             text_reply(request, "released")
@@ -63,7 +63,7 @@ def main() -> None:
         elif method == "tools/call":
             call(message, waiting)
         elif method == "notifications/cancelled":
-            say({"method": "notifications/heard", "params": message["params"]})
+            send({"method": "notifications/heard", "params": message["params"]})
         elif method is None:
             asked = waiting.pop(message["id"])
             reply(

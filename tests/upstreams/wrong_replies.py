@@ -1,8 +1,8 @@
-"""Answers under ids that are not the call's, or with what no answer is, before it answers as it should."""
+"""Answers with wrong ids or invalid replies before the right answer."""
 
 import sys
 
-from upstreams.protocol import Message, arguments, reply, requests, say, write
+from upstreams.protocol import Message, arguments, reply, requests, send, write
 
 LIE: Message = {"result": {"lie": True}}
 BEFORE: dict[str, tuple[Message, ...]] = {
@@ -26,17 +26,17 @@ INSTEAD: dict[str, Message] = {
 
 
 def answer(request: Message) -> None:
-    """Lie, then answer."""
+    """Send the wrong replies, then the right one."""
     number, kind = request["id"], arguments(request)["kind"]
     if kind in INSTEAD:
-        say({"id": number, **INSTEAD[kind]})
+        send({"id": number, **INSTEAD[kind]})
         return
     for message in BEFORE.get(kind, ()):
-        say(message)
+        send(message)
     if kind in OWN:
-        say({"id": number, **OWN[kind]})
+        send({"id": number, **OWN[kind]})
     elif kind == "string":
-        say({"id": str(number), **LIE})
+        send({"id": str(number), **LIE})
     elif kind == "float":
         write(f'{{"jsonrpc":"2.0","id":{number}.0,"result":{{"lie":true}}}}\n'.encode())
     reply(request, {"truth": True})

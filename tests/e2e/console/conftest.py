@@ -1,8 +1,9 @@
-"""Fixtures for tests of the console in a real browser: a crib of its own, a person's browser, and what must not happen.
+"""Fixtures for tests of the console in a real browser.
 
-A module has one crib and one browser. It may have a fixture `person` of its own, to put files into the person's home
-before the crib starts. Whatever a page complains about (console errors, refusals of the content policy, failed
-scripts) and every request to another host fails the test.
+Each module has one crib and one browser. It may define its own fixture `person`, to put files into the user's home
+before the crib starts. Console errors, violations of the content security policy, failed scripts and requests to other
+hosts fail the test.
+
 """
 
 import json
@@ -24,43 +25,43 @@ from toolcrib.model.json import JsonObject
 Scheme = Literal["light", "dark"]
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-dev-shm-usage")
 WIDE, NARROW = (1280, 800), (360, 740)
-SLOWEST = 20_000
-"""Milliseconds that anything on a page may take."""
-expect.set_options(timeout=SLOWEST)
+TIMEOUT_MS = 20_000
+"""Timeout of all actions on a page, in milliseconds."""
+expect.set_options(timeout=TIMEOUT_MS)
 RULES: JsonObject = {
     "type": "tag",
     "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
 }
 COLOURS: JsonObject = {"type": "rule", "values": ["color-contrast"]}
-"""What of all that the scheme of colours can change."""
+"""The rules whose result depends on the colour scheme."""
 
 
 @dataclass
 class Complaints:
-    """What pages complained about. A test that provokes a refusal says so with `expect`."""
+    """Errors reported by pages. A test that causes an error declares it with `expect`."""
 
     found: list[str] = field(default_factory=list[str])
     expected: list[str] = field(default_factory=lambda: ["net::ERR_NETWORK_ACCESS_REVOKED", "/healthz)"])
-    """At first only what the probe of apps provokes."""
+    """At first, the errors that the probe of apps causes."""
 
     def expect(self, part: str) -> None:
-        """Complaints with these words in them are right."""
+        """Ignore errors that contain this text."""
         self.expected.append(part)
 
-    def left(self) -> list[str]:
-        """Those that nobody expected."""
+    def unexpected(self) -> list[str]:
+        """Return the unexpected errors."""
         return [each for each in self.found if not any(part in each for part in self.expected)]
 
 
 @pytest.fixture(scope="module")
 def person(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """A person with a home of their own and a few Python tools, server `lab`."""
+    """Return a shell with its own home and a few Python tools, server `lab`."""
     return Shell.at(tmp_path_factory.mktemp("person"))
 
 
 @pytest.fixture(scope="module")
 def crib(person: Shell) -> Generator[Serving]:
-    """A running crib of that person."""
+    """Run the person's crib."""
     process = person.start("serve", "--json", "--no-open")
     watchdog = threading.Timer(LIMIT, process.kill)
     watchdog.start()
@@ -79,7 +80,7 @@ def crib(person: Shell) -> Generator[Serving]:
 
 @pytest.fixture(scope="module")
 def browser(pytestconfig: pytest.Config) -> Generator[Browser]:
-    """The Chromium of this machine. It ends with the module: while it is there, no other test can run a loop."""
+    """Start Chromium for the module. No other test can run an event loop while it is open."""
     program = chromium(pytestconfig)
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=program, args=list(ARGUMENTS))
@@ -89,7 +90,7 @@ def browser(pytestconfig: pytest.Config) -> Generator[Browser]:
 
 @pytest.fixture(scope="module")
 def signed_in(browser: Browser, crib: Serving) -> StorageState:
-    """What a browser keeps that came in by the one-time link."""
+    """Sign in with the one-time link and return the browser's storage."""
     context = browser.new_context()
     page = context.new_page()
     page.goto(str(crib.ready["console"]))
@@ -100,17 +101,17 @@ def signed_in(browser: Browser, crib: Serving) -> StorageState:
 
 @pytest.fixture
 def complaints() -> Generator[Complaints]:
-    """What the pages of a test complained about; at its end there must be none that it did not expect."""
-    heard = Complaints()
-    yield heard
-    assert heard.left() == []
+    """Collect the errors of a test's pages. Unexpected errors fail the test."""
+    collected = Complaints()
+    yield collected
+    assert collected.unexpected() == []
 
 
 @pytest.fixture
 def context(
     browser: Browser, crib: Serving, signed_in: StorageState, complaints: Complaints
 ) -> Generator[BrowserContext]:
-    """A person's browser, signed in."""
+    """Open a signed-in browser context."""
     opened = browser.new_context(
         base_url=crib.url,
         storage_state=signed_in,
@@ -118,7 +119,7 @@ def context(
         permissions=["clipboard-read", "clipboard-write"],
         reduced_motion="reduce",
     )
-    opened.set_default_timeout(SLOWEST)
+    opened.set_default_timeout(TIMEOUT_MS)
     opened.on("page", lambda page: _listen(page, crib, complaints))
     yield opened
     opened.close()
@@ -126,20 +127,20 @@ def context(
 
 @pytest.fixture
 def page(context: BrowserContext) -> Page:
-    """A tab; more are had from `context.new_page()`."""
+    """Open a tab. `context.new_page()` opens more."""
     return context.new_page()
 
 
 @pytest.fixture(scope="session")
 def axe_source(pytestconfig: pytest.Config) -> str:
-    """The program that finds barriers in pages."""
+    """Return the source of axe, which finds accessibility violations."""
     modules = installed("node", pytestconfig) / "node_modules"
     return (modules / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def axe(axe_source: str) -> Callable[[Page], list[str]]:
-    """Finds the barriers of a page as it is now, in light and in dark; each is told with where it stands."""
+    """Return a function that lists a page's accessibility violations, in light and in dark."""
 
     def run(page: Page) -> list[str]:
         page.evaluate(axe_source)
@@ -161,7 +162,7 @@ def axe(axe_source: str) -> Callable[[Page], list[str]]:
 
 @pytest.fixture
 def picture() -> Callable[[Page, str], None]:
-    """Keeps pictures of a page, light and dark, wide and narrow, where `TOOLCRIB_PICTURES` names a folder for them."""
+    """Return a function that saves screenshots, light and dark, wide and narrow, in the folder `TOOLCRIB_PICTURES`."""
     folder = os.environ.get("TOOLCRIB_PICTURES")
 
     def take(page: Page, name: str) -> None:
@@ -179,15 +180,15 @@ def picture() -> Callable[[Page, str], None]:
 
 
 def _listen(page: Page, crib: Serving, complaints: Complaints) -> None:
-    def judge(url: str) -> None:
+    def check_host(url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("data", "blob") and f"{parts.scheme}://{parts.netloc}" != crib.url:
-            complaints.found.append(f"asked elsewhere: {url}")
+            complaints.found.append(f"request to another host: {url}")
 
-    def hear(said: ConsoleMessage) -> None:
-        if said.type == "error":
-            complaints.found.append(f"{said.text} ({said.location['url']})")
+    def collect(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            complaints.found.append(f"{message.text} ({message.location['url']})")
 
-    page.on("console", hear)
+    page.on("console", collect)
     page.on("pageerror", lambda error: complaints.found.append(f"script failed: {error}"))
-    page.on("request", lambda asked: judge(asked.url))
+    page.on("request", lambda request: check_host(request.url))

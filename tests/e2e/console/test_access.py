@@ -1,4 +1,4 @@
-"""From the question why to the smallest change, in a browser; and a token that is handed out and taken back."""
+"""Access in a browser: check a decision, add and simulate rules, and create and revoke a token."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ Axe = Callable[[Page], list[str]]
 Picture = Callable[[Page, str], None]
 
 
-def test_a_question_leads_to_its_answer_and_to_the_smallest_change(
+def test_checked_access_leads_to_a_rule_that_can_be_removed_and_restored(
     page: Page, person: Shell, axe: Axe, picture: Picture
 ) -> None:
     page.goto("/access")
@@ -34,7 +34,7 @@ def test_a_question_leads_to_its_answer_and_to_the_smallest_change(
     expect(row).to_contain_text("allow")
 
 
-def test_a_rule_is_tried_on_the_past_before_it_counts(page: Page, person: Shell, axe: Axe, picture: Picture) -> None:
+def test_rule_is_simulated_on_past_calls(page: Page, person: Shell, axe: Axe, picture: Picture) -> None:
     assert person.run("tools", "call", "lab/greet", '{"name": "Ada"}').returncode == 0
     page.goto("/access/rules")
     page.get_by_label("Effect").select_option("deny")
@@ -45,7 +45,7 @@ def test_a_rule_is_tried_on_the_past_before_it_counts(page: Page, person: Shell,
     picture(page, "access-simulate")
 
 
-def test_a_token_is_shown_once_and_taken_back(page: Page, axe: Axe, picture: Picture) -> None:
+def test_token_is_shown_once_restricted_and_revoked(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/access/tokens")
     page.get_by_label("New token").fill("cursor")
     page.get_by_role("button", name="Create").click()

@@ -1,4 +1,4 @@
-"""What is called elsewhere turns up in an open page by itself, and can be narrowed down and checked."""
+"""The activity page in a browser: new calls appear, are filtered and opened; the log is verified."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ Axe = Callable[[Page], list[str]]
 Picture = Callable[[Page, str], None]
 
 
-def test_a_call_turns_up_is_narrowed_down_and_opened(page: Page, person: Shell, axe: Axe, picture: Picture) -> None:
+def test_new_calls_appear_and_are_filtered_and_opened(page: Page, person: Shell, axe: Axe, picture: Picture) -> None:
     page.goto("/activity")
     expect(page.get_by_text("No calls yet.")).to_be_visible()
     assert axe(page) == []
@@ -30,7 +30,7 @@ def test_a_call_turns_up_is_narrowed_down_and_opened(page: Page, person: Shell, 
     expect(page.locator("#verdict")).to_be_visible()
 
 
-def test_the_log_is_verified_from_the_page(page: Page, axe: Axe) -> None:
+def test_log_is_verified_from_the_page(page: Page, axe: Axe) -> None:
     page.goto("/activity")
     page.get_by_role("button", name="Verify log").click()
     expect(page.get_by_text("The log is intact.")).to_be_visible()

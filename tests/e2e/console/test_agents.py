@@ -1,4 +1,4 @@
-"""An agent made in the browser: its sheet beside what an IDE receives, which a real MCP client reads."""
+"""Agents in a browser: create, edit, memory, tools and history. A real MCP client reads the prompt."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ Axe = Callable[[Page], list[str]]
 Picture = Callable[[Page, str], None]
 
 
-def test_an_agent_is_made_and_its_prompt_read_by_a_client(
+def test_agent_is_created_and_a_client_receives_its_prompt(
     page: Page, context: BrowserContext, person: Shell, crib: Serving, axe: Axe, picture: Picture
 ) -> None:
     page.goto("/agents")
@@ -47,10 +47,10 @@ def test_an_agent_is_made_and_its_prompt_read_by_a_client(
     assert _received(person, crib) == received.text_content()
 
 
-def test_a_text_that_somebody_changed_meanwhile_is_not_overwritten(
+def test_stale_edit_is_refused_and_keeps_the_typed_text(
     page: Page, context: BrowserContext, complaints: Complaints
 ) -> None:
-    complaints.expect("412")  # the browser tells of every refusal
+    complaints.expect("412")  # the browser reports every refusal as an error
     other = context.new_page()
     for tab in (page, other):
         tab.goto("/agents/tester")
@@ -65,7 +65,7 @@ def test_a_text_that_somebody_changed_meanwhile_is_not_overwritten(
     expect(other.get_by_label("Description")).to_have_value("The second one.")
 
 
-def test_its_memory_tools_and_history_are_a_click_away(page: Page, axe: Axe, picture: Picture) -> None:
+def test_memory_tools_and_history_of_an_agent_are_edited_and_restored(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/agents/reviewer/brain")
     page.get_by_label("New entry").fill("We use **tabs**.")
     page.get_by_label("Pinned", exact=True).first.check()
@@ -97,7 +97,7 @@ def test_its_memory_tools_and_history_are_a_click_away(page: Page, axe: Axe, pic
 
 
 def _received(person: Shell, crib: Serving) -> str:
-    """The prompt of the new agent as a client of the endpoint gets it."""
+    """Return the new agent's prompt as an MCP client receives it."""
     token = (person.home / "token").read_text().strip()
 
     async def ask() -> str:
@@ -114,16 +114,16 @@ def _received(person: Shell, crib: Serving) -> str:
             assert isinstance(message.content, TextContent)
             return message.content.text
 
-    with ThreadPoolExecutor(1) as aside:  # the browser has the loop of this thread
-        return aside.submit(anyio.run, ask).result(60)
+    with ThreadPoolExecutor(1) as pool:  # the browser uses the event loop of this thread
+        return pool.submit(anyio.run, ask).result(60)
 
 
-def test_leaving_a_page_with_unsaved_text_asks(page: Page) -> None:
+def test_leaving_a_page_with_unsaved_text_asks_for_confirmation(page: Page) -> None:
     page.goto("/agents/reviewer")
-    asked: list[str] = []
+    dialogs: list[str] = []
 
     def accept(dialog: Dialog) -> None:
-        asked.append(dialog.type)
+        dialogs.append(dialog.type)
         dialog.accept()
 
     page.on("dialog", accept)
@@ -132,7 +132,7 @@ def test_leaving_a_page_with_unsaved_text_asks(page: Page) -> None:
     prompt.click()
     prompt.press_sequentially("Never push. ")
     page.reload()
-    assert asked == ["beforeunload"]
+    assert dialogs == ["beforeunload"]
     expect(prompt).to_have_value(before)
     page.reload()
-    assert asked == ["beforeunload"]
+    assert dialogs == ["beforeunload"]

@@ -1,4 +1,4 @@
-"""The page of an approval link in a real browser, at the width of a small phone."""
+"""The page of an approval link in a real browser, as wide as a small phone."""
 
 import threading
 from collections.abc import Callable
@@ -16,7 +16,7 @@ WIDEST = "document.documentElement.scrollWidth"
 
 @pytest.fixture(scope="module")
 def person(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """A person with an address for links."""
+    """Return a shell whose crib has an address for links."""
     shell = Shell.at(tmp_path_factory.mktemp("person"))
     (shell.home / "toolcrib.toml").write_text(f'approval_address = "{ADDRESS}"\n', encoding="utf-8")
     return shell
@@ -40,10 +40,10 @@ def test_link_is_answered_on_a_small_phone_with_and_without_scripts(
         pending: list[dict[str, str]] = []
         while not pending:
             pending = client.get("/api/approvals?status=pending", headers=owner).json()
-        made = client.post(f"/api/approvals/{pending[0]['id']}/link", headers=owner).json()
+        created = client.post(f"/api/approvals/{pending[0]['id']}/link", headers=owner).json()
 
         def forward(route: Route) -> None:
-            """Do what a proxy in front of the crib does."""
+            """Forward a request like a proxy in front of the crib."""
             asked = route.request
             headers = {name: value for name, value in asked.all_headers().items() if not name.startswith(":")}
             answer = client.request(
@@ -52,15 +52,15 @@ def test_link_is_answered_on_a_small_phone_with_and_without_scripts(
                 headers=headers | {"host": "phone.example"},
                 content=asked.post_data_buffer,
             )
-            kept = {name: value for name, value in answer.headers.items() if name not in ("content-length",)}
-            route.fulfill(status=answer.status_code, headers=kept, body=answer.content)
+            passed = {name: value for name, value in answer.headers.items() if name not in ("content-length",)}
+            route.fulfill(status=answer.status_code, headers=passed, body=answer.content)
 
         context = browser.new_context(
             viewport={"width": NARROW[0], "height": NARROW[1]}, java_script_enabled=scripts, bypass_csp=scripts
         )
         context.route(f"{ADDRESS}/**", forward)
         page = context.new_page()
-        page.goto(made["url"])
+        page.goto(created["url"])
         expect(page.get_by_role("heading")).to_contain_text("lab/greet")
         buttons = page.get_by_role("button")
         boxes = [box for each in buttons.all() if (box := each.bounding_box()) is not None]

@@ -1,4 +1,4 @@
-"""MCP Apps in the console, in a real browser: a page that behaves, pages that attack, and what a person is asked."""
+"""MCP Apps in the console, in a real browser: well-behaved and hostile pages, and what requires consent."""
 
 import json
 import shutil
@@ -24,12 +24,12 @@ PAGES = Path(__file__).parent / "app_pages"
 
 
 class Sink(BaseHTTPRequestHandler):
-    """Counts what is sent to it."""
+    """Records requests."""
 
     asked: list[str]
 
     def do_GET(self) -> None:
-        """Note the path and answer."""
+        """Record the path and answer."""
         self.asked.append(self.path)
         self.send_response(200)
         self.send_header("access-control-allow-origin", "*")
@@ -38,12 +38,12 @@ class Sink(BaseHTTPRequestHandler):
     do_POST = do_GET
 
     def log_message(self, format: str, *args: object) -> None:
-        """Write nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
 def sink() -> Generator[tuple[str, list[str]]]:
-    """An address that no page may reach, and the paths that were asked of it."""
+    """Run a server that no page may reach. Yields its URL and the requested paths."""
     asked: list[str] = []
     server = HTTPServer(("127.0.0.1", 0), type("OneSink", (Sink,), {"asked": asked}))
     thread = threading.Thread(target=server.serve_forever)
@@ -76,7 +76,7 @@ def person(tmp_path_factory: pytest.TempPathFactory, sink: tuple[str, list[str]]
     shell = Shell.at(tmp_path_factory.mktemp("person"))
     csp = {"connectDomains": [sink[0], "https://a.example; script-src *"]}
     pages = {
-        "polite": {"text": html("polite")},
+        "well_behaved": {"text": html("well_behaved")},
         "hostile": {"text": ""},
         "attacks": {"text": html("attacks", SINK=sink[0])},
         "flood": {"text": html("flood")},
@@ -97,7 +97,7 @@ def person(tmp_path_factory: pytest.TempPathFactory, sink: tuple[str, list[str]]
 
 @pytest.fixture(scope="module")
 def datagrams() -> Generator[socket.socket]:
-    """A socket that no page may send to."""
+    """Open a UDP socket that no page may send to."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as opened:
         opened.bind(("127.0.0.1", 0))
         opened.setblocking(False)
@@ -106,7 +106,7 @@ def datagrams() -> Generator[socket.socket]:
 
 @pytest.fixture(scope="module")
 def pages(person: Shell, crib: Serving, sink: tuple[str, list[str]], datagrams: socket.socket) -> None:
-    """The hostile page, which knows the addresses of the crib and of what it must not reach."""
+    """Put the addresses of the crib and the forbidden servers into the hostile page."""
     file = person.folder / "panels.json"
     offered: JsonObject = json.loads(file.read_text(encoding="utf-8"))
     words = {"WSINK": sink[0].replace("http", "ws"), "SINK": sink[0], "CRIB": crib.url}
@@ -131,11 +131,11 @@ def open_app(page: Page, tool: str) -> FrameLocator:
 
 
 @pytest.mark.usefixtures("pages")
-def test_app_gets_its_call_and_its_writes_wait_for_the_person(page: Page, axe: Callable[[Page], list[str]]) -> None:
-    frame = open_app(page, "polite")
-    expect(frame.locator("#hello")).to_have_text('["2026-01-26","light","polite"]')
+def test_app_receives_its_call_and_its_writes_require_approval(page: Page, axe: Callable[[Page], list[str]]) -> None:
+    frame = open_app(page, "well_behaved")
+    expect(frame.locator("#hello")).to_have_text('["2026-01-26","light","well_behaved"]')
     expect(frame.locator("#tool-input")).to_have_text('{"arguments":{}}')
-    expect(frame.locator("#tool-result")).to_contain_text("called polite")
+    expect(frame.locator("#tool-result")).to_contain_text("called well_behaved")
     expect(page.locator("mcp-app iframe")).to_have_attribute("height", "444")
     page.emulate_media(color_scheme="dark")
     expect(frame.locator("#host-context-changed")).to_have_text('{"theme":"dark"}')
@@ -159,7 +159,7 @@ def heard(said: ConsoleMessage) -> str:
 def test_published_apps_work(
     tmp_path: Path, browser: Browser, complaints: Complaints, pytestconfig: pytest.Config
 ) -> None:
-    """Run servers of the authors of MCP Apps, whose pages use their own library."""
+    """Run servers by the authors of MCP Apps, whose pages use the official library."""
     programs = installed("ui_servers", pytestconfig) / "node_modules" / ".bin"
     shell = Shell.at(tmp_path)
     path = f"{Path(str(shutil.which('node'))).parent}:/usr/bin:/bin"
@@ -189,9 +189,9 @@ def test_published_apps_work(
 
 @takes_long
 @pytest.mark.usefixtures("pages")
-def test_link_opens_only_by_a_click_of_the_person(context: BrowserContext, page: Page, complaints: Complaints) -> None:
+def test_link_opens_only_after_a_click(context: BrowserContext, page: Page, complaints: Complaints) -> None:
     complaints.expect("127.0.0.1:9/there")
-    frame = open_app(page, "polite")
+    frame = open_app(page, "well_behaved")
     frame.get_by_role("button", name="Link").click()
     opener = page.get_by_role("link", name="Open http://127.0.0.1:9/there")
     page.get_by_role("button", name="Dismiss").click()
@@ -205,7 +205,7 @@ def test_link_opens_only_by_a_click_of_the_person(context: BrowserContext, page:
 
 @pytest.mark.usefixtures("pages")
 def test_hostile_page_reaches_nothing(page: Page, sink: tuple[str, list[str]], complaints: Complaints) -> None:
-    complaints.expect("")  # each refusal is noted in the browser's console
+    complaints.expect("")  # the browser reports each refusal as an error
     frame = open_app(page, "hostile")
     line = frame.locator("#tried")
     expect(line).to_be_visible()
@@ -235,7 +235,7 @@ def test_hostile_page_reaches_nothing(page: Page, sink: tuple[str, list[str]], c
 
 
 def received(datagrams: socket.socket) -> int:
-    """Return how many STUN requests arrived; what other programs send to a reused port does not count."""
+    """Return the number of STUN requests received. Datagrams of other programs to a reused port do not count."""
     count = 0
     while True:
         try:
@@ -273,7 +273,7 @@ def test_app_sends_nothing_over_webrtc_unless_the_person_shows_it_anyway(
 def test_page_that_attacks_its_host_reaches_nothing(
     page: Page, sink: tuple[str, list[str]], complaints: Complaints
 ) -> None:
-    complaints.expect("")  # each refusal is noted in the browser's console
+    complaints.expect("")  # the browser reports each refusal as an error
     frame = open_app(page, "attacks")
     line = frame.locator("#tried")
     expect(line).to_be_visible(timeout=20_000)
@@ -288,20 +288,20 @@ def test_page_that_attacks_its_host_reaches_nothing(
     assert height["height"] <= 910
     assert tried["nested"] == "ran"
     asked = [json.dumps(approval) for approval in page.request.get("/api/approvals").json()]
-    assert any("late" in approval for approval in asked)  # its own calls wait for the person
-    assert not any("nested" in approval for approval in asked)  # those of a frame in the page are not heard
+    assert any("late" in approval for approval in asked)  # the page's own calls require approval
+    assert not any("nested" in approval for approval in asked)  # calls of a nested frame are ignored
     page.goto("/activity")
     expect(page.locator("main")).to_be_visible()
     assert "nested" not in page.request.get("/api/audit").text()
     assert page.url.endswith("/activity")
     before = asked_approvals(page)
     page.wait_for_timeout(1_000)
-    assert asked_approvals(page) == before  # a page that is gone calls nothing
+    assert asked_approvals(page) == before  # a page that was left makes no calls
     assert sink[1] == []
 
 
 def asked_approvals(page: Page) -> int:
-    """How many approvals exist."""
+    """Return the number of approvals."""
     return len(page.request.get("/api/approvals").json())
 
 

@@ -1,4 +1,4 @@
-"""MCP Apps through `/mcp` in a host of others: the web Inspector, with its sandbox proxy, in a real browser."""
+"""MCP Apps through `/mcp` in another host: the web Inspector, with its sandbox proxy, in a real browser."""
 
 import json
 import re
@@ -28,7 +28,7 @@ act.onclick = async () => put("acted", await ask("tools/call", {{name: "write_{0
 
 @pytest.fixture(scope="module")
 def person(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """A person with two servers whose pages have the same URI."""
+    """Return a shell with two servers whose pages have the same URI."""
     shell = Shell.at(tmp_path_factory.mktemp("person"))
     servers: JsonObject = {}
     bridge = (PAGES / "bridge.js").read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def inspector(programs: Path, home: Path, crib: Serving, token: str, era: str) -> Generator[str]:
-    """Run the web Inspector for this crib; yields its address."""
+    """Run the web Inspector for this crib. Yields its address."""
     home.mkdir()
     names = ("CLIENT_PORT", "MCP_SANDBOX_PORT", "MCP_APP_ORIGIN_PORT")
     ports = {name: str(port) for name, port in zip(names, free_ports(3), strict=True)}
@@ -77,7 +77,7 @@ def inspector(programs: Path, home: Path, crib: Serving, token: str, era: str) -
 
 @takes_long
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_host_of_others_shows_the_app_and_its_calls_pass_the_gate(
+def test_inspector_shows_apps_and_their_calls_pass_the_gate(
     person: Shell, crib: Serving, browser: Browser, node_programs: Path, tmp_path: Path, era: str
 ) -> None:
     token = (person.home / "token").read_text(encoding="utf-8").strip()

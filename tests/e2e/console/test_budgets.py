@@ -1,4 +1,4 @@
-"""What the console may cost: bytes and requests of the first screen, and the time a page keeps a person waiting."""
+"""Limits of the console: bytes and requests of the first screen, and long tasks in the browser."""
 
 import json
 from collections.abc import Callable, Generator
@@ -21,7 +21,7 @@ from toolcrib.web.run import Holding, hold
 
 KILOBYTE = 1024
 LONG = 200
-"""Milliseconds for which nothing may keep a page busy."""
+"""The longest task allowed, in milliseconds."""
 MESSAGES = 400
 WATCH = """
 window.long = [];
@@ -36,26 +36,26 @@ SCRIPTS: dict[str, Json] = {
 
 
 @dataclass(frozen=True)
-class Held:
-    """A crib in this process, and the way to its thread."""
+class HeldCrib:
+    """A crib in this process, and the portal to its thread."""
 
     holding: Holding
     portal: BlockingPortal
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL of the crib."""
         return self.holding.info.url
 
     @property
     def ready(self) -> dict[str, str]:
-        """Where a browser comes in."""
+        """The ready line, with the link that signs in."""
         return {"console": self.holding.login_url}
 
 
 @pytest.fixture(scope="module")
-def crib(tmp_path_factory: pytest.TempPathFactory) -> Generator[Held]:
-    """A crib whose owner has a dozen servers and a runtime that plays scripts."""
+def crib(tmp_path_factory: pytest.TempPathFactory) -> Generator[HeldCrib]:
+    """Run a crib whose owner has a dozen servers and a scripted runtime."""
     user = tmp_path_factory.mktemp("user")
     (user / ".cursor").mkdir()
     servers = {f"server-{number}": {"command": "npx", "args": ["-y", f"package-{number}"]} for number in range(12)}
@@ -67,12 +67,12 @@ def crib(tmp_path_factory: pytest.TempPathFactory) -> Generator[Held]:
         portal.wrap_async_context_manager(hold(settings, kind="serve", port=0, environment=environment)) as holding,
     ):
         holding.crib.runners.add(PlayedRunner(SCRIPTS))
-        yield Held(holding, portal)
+        yield HeldCrib(holding, portal)
 
 
 @pytest.fixture
 def long_tasks(context: BrowserContext) -> Callable[[Page], list[float]]:
-    """The times for which a page was busy for longer than it may be."""
+    """Return a function that lists the page's tasks over the limit."""
     context.add_init_script(WATCH)
 
     def read(page: Page) -> list[float]:
@@ -82,25 +82,25 @@ def long_tasks(context: BrowserContext) -> Callable[[Page], list[float]]:
     return read
 
 
-def test_the_first_screen_is_small_and_asks_for_little(context: BrowserContext, page: Page) -> None:
-    asked: list[Request] = []
-    page.on("requestfinished", lambda request: asked.append(request))
+def test_first_screen_stays_within_its_bytes_and_requests(context: BrowserContext, page: Page) -> None:
+    requests: list[Request] = []
+    page.on("requestfinished", lambda request: requests.append(request))
     page.goto("/", wait_until="load")
     expect(page.get_by_role("heading", name="Needs attention")).to_be_visible()
     page.wait_for_function("window.htmx !== undefined")
     worker = context.request.get(str(page.get_attribute("body", "data-worker")))
     assert worker.headers["content-encoding"] == "gzip"
-    sizes = [max(0, each.sizes()["responseBodySize"]) for each in asked]  # less than nothing: it had it already
+    sizes = [max(0, each.sizes()["responseBodySize"]) for each in requests]  # negative for a cached answer
     assert sum(sizes) > 10 * KILOBYTE
     assert sum(sizes) + int(worker.headers["content-length"]) <= 60 * KILOBYTE
-    assert len(sizes) + 2 <= 10  # the worker and its stream are not asked for by the page
+    assert len(sizes) + 2 <= 10  # the worker and its stream are not requests of the page
 
 
 @takes_long
-def test_a_chat_of_hundreds_of_messages_opens_and_goes_on_without_making_anybody_wait(
-    page: Page, crib: Held, long_tasks: Callable[[Page], list[float]], tmp_path: Path
+def test_chat_of_hundreds_of_messages_causes_no_long_task(
+    page: Page, crib: HeldCrib, long_tasks: Callable[[Page], list[float]], tmp_path: Path
 ) -> None:
-    id = crib.portal.call(talk, crib.holding.crib, tmp_path)
+    id = crib.portal.call(create_chat, crib.holding.crib, tmp_path)
     page.goto(f"/sessions/{id}")
     expect(page.locator(".item.user, .item.text")).to_have_count(MESSAGES)
     page.get_by_label("Message").fill("More [[script:slow]]")
@@ -110,8 +110,8 @@ def test_a_chat_of_hundreds_of_messages_opens_and_goes_on_without_making_anybody
     assert long_tasks(page) == []
 
 
-async def talk(crib: Crib, cwd: Path) -> str:
-    """A session with that many messages."""
+async def create_chat(crib: Crib, cwd: Path) -> str:
+    """Create a session with `MESSAGES` messages."""
     with anyio.fail_after(60):
         async with crib.sessions.open(NewSession("web", str(cwd), runner="played")) as session:
             for _ in range(MESSAGES // 2):
@@ -121,23 +121,23 @@ async def talk(crib: Crib, cwd: Path) -> str:
 
 
 @takes_long
-def test_fifty_changes_a_second_leave_the_page_to_its_reader(
-    page: Page, crib: Held, long_tasks: Callable[[Page], list[float]]
+def test_page_stays_responsive_during_fifty_changes_a_second(
+    page: Page, crib: HeldCrib, long_tasks: Callable[[Page], list[float]]
 ) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
     page.goto("/")
     expect(page.get_by_role("heading", name="Needs attention")).to_be_visible()
-    before = len(asked)
-    storm = crib.portal.start_task_soon(changes, crib.holding.crib)
+    before = len(requests)
+    publishing = crib.portal.start_task_soon(changes, crib.holding.crib)
     slowest: float = page.evaluate(FRAMES, 3_000)
     page.keyboard.press("Control+k")
     page.keyboard.type("access")
     expect(page.locator("#palette-found a").first).to_contain_text("Access")
-    assert storm.result(30) == 250
+    assert publishing.result(30) == 250
     assert slowest < LONG
     assert long_tasks(page) == []
-    assert 3 < len(asked) - before <= 50  # it was asked anew, but not for each change
+    assert 3 < len(requests) - before <= 50  # the page was refreshed, but not for each change
 
 
 FRAMES = """(milliseconds) => new Promise((done) => {
@@ -150,11 +150,11 @@ FRAMES = """(milliseconds) => new Promise((done) => {
   };
   requestAnimationFrame(next);
 })"""
-"""The longest time between two frames."""
+"""Returns the longest time between two frames."""
 
 
 async def changes(crib: Crib) -> int:
-    """Tell of fifty changes a second, for five seconds."""
+    """Publish fifty changes a second for five seconds."""
     data: dict[str, Any] = {"server": "server-1", "state": "starting"}
     for number in range(250):
         crib.feed.publish("server_changed", data | {"state": "starting" if number % 2 else "failed"})

@@ -1,4 +1,4 @@
-"""A coding tool connected in the browser: looked at, written, taken back byte for byte; or by a link of its own."""
+"""Connecting Cursor in a browser: preview, save, disconnect, and the install link."""
 
 import json
 import re
@@ -17,7 +17,7 @@ BEFORE = '{\n  // mine\n  "mcpServers": {"other": {"command": "other", "disabled
 
 @pytest.fixture(scope="module")
 def person(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """A person who has Cursor, with a server in its file."""
+    """Return a shell whose user has Cursor, with a server in its file."""
     shell = Shell.at(tmp_path_factory.mktemp("person"))
     (shell.folder / ".cursor").mkdir()
     file_of(shell).write_text(BEFORE, encoding="utf-8")
@@ -25,11 +25,11 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 
 
 def file_of(person: Shell) -> Path:
-    """Where Cursor keeps its servers."""
+    """Return Cursor's file of servers."""
     return person.folder / ".cursor" / "mcp.json"
 
 
-def test_cursor_is_connected_after_a_look_and_its_file_comes_back_byte_for_byte(
+def test_cursor_is_connected_after_a_preview_and_disconnect_restores_its_file(
     page: Page, person: Shell, axe: Axe, picture: Picture
 ) -> None:
     page.goto("/connect")
@@ -52,7 +52,7 @@ def test_cursor_is_connected_after_a_look_and_its_file_comes_back_byte_for_byte(
     assert file_of(person).read_text(encoding="utf-8") == BEFORE
 
 
-def test_a_link_has_cursor_install_the_crib_and_its_token_ends_with_undo(
+def test_install_link_writes_no_file_and_its_token_is_revoked(
     page: Page, person: Shell, axe: Axe, picture: Picture
 ) -> None:
     page.goto("/connect")

@@ -1,4 +1,4 @@
-"""Every page of the console in a browser: no barrier, no overflow, no complaint; light and dark, wide and narrow."""
+"""Every page of the console in a browser: no accessibility violation or overflow, light and dark, wide and narrow."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ PHONE = (390, 800)
 
 
 @dataclass(frozen=True)
-class Filled:
-    """A crib in this process with one of everything."""
+class FilledCrib:
+    """A crib in this process that has one item of every kind."""
 
     visitor: ConsoleClient
     portal: BlockingPortal
@@ -28,12 +28,12 @@ class Filled:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL of the crib."""
         return str(self.visitor.client.base_url).rstrip("/")
 
 
 @pytest.fixture(scope="module")
-def crib(tmp_path_factory: pytest.TempPathFactory) -> Generator[Filled]:
+def crib(tmp_path_factory: pytest.TempPathFactory) -> Generator[FilledCrib]:
     user = tmp_path_factory.mktemp("user")
     write_servers(user / "home", 40)
     (user / "project").mkdir()
@@ -43,11 +43,11 @@ def crib(tmp_path_factory: pytest.TempPathFactory) -> Generator[Filled]:
     ):
         addresses = portal.call(every_page, visitor, user / "project")
         pages = [address for path, address in addresses.items() if path not in PARTS | DOWNLOADS]
-        yield Filled(visitor, portal, pages)
+        yield FilledCrib(visitor, portal, pages)
 
 
 @pytest.fixture(scope="module")
-def signed_in(browser: Browser, crib: Filled) -> StorageState:
+def signed_in(browser: Browser, crib: FilledCrib) -> StorageState:
     context = browser.new_context()
     for cookie in crib.visitor.client.cookies.jar:
         host = str(urlsplit(crib.url).hostname)
@@ -57,8 +57,8 @@ def signed_in(browser: Browser, crib: Filled) -> StorageState:
     return kept
 
 
-def judged(page: Page, axe: Axe) -> list[str]:
-    """Return the barriers of a page on a wide screen, and on a phone, where it must not be wider than the screen."""
+def violations(page: Page, axe: Axe) -> list[str]:
+    """Return the accessibility violations of a page on a wide screen and on a phone, and its overflow on a phone."""
     page.wait_for_load_state("load")
     found = axe(page)
     page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
@@ -69,20 +69,20 @@ def judged(page: Page, axe: Axe) -> list[str]:
 
 
 @takes_long
-def test_no_page_of_the_router_has_a_barrier_in_any_scheme_or_width(page: Page, crib: Filled, axe: Axe) -> None:
+def test_no_page_has_a_barrier_or_overflow_in_any_scheme_or_width(page: Page, crib: FilledCrib, axe: Axe) -> None:
     found: dict[str, list[str]] = {}
     for address in crib.pages:
         answer = page.goto(address)
         assert answer is not None
         assert answer.status == 200, address
-        if barriers := judged(page, axe):
+        if barriers := violations(page, axe):
             found[address] = barriers
     assert found == {}
 
 
 @takes_long
-def test_pages_without_an_address_signed_out_and_failed_have_no_barrier(
-    page: Page, browser: Browser, crib: Filled, axe: Axe, complaints: Complaints, monkeypatch: pytest.MonkeyPatch
+def test_error_and_signed_out_pages_have_no_barrier(
+    page: Page, browser: Browser, crib: FilledCrib, axe: Axe, complaints: Complaints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     complaints.expect("status of")
 
@@ -95,10 +95,10 @@ def test_pages_without_an_address_signed_out_and_failed_have_no_barrier(
         assert answer is not None
         assert (address, answer.status) == (address, status)
         assert page.get_by_role("heading", level=1).count() == 1
-        assert (address, judged(page, axe)) == (address, [])
+        assert (address, violations(page, axe)) == (address, [])
     stranger: BrowserContext = browser.new_context(base_url=crib.url)
     signed_out = stranger.new_page()
     signed_out.goto("/activity")
     assert signed_out.get_by_text("toolcrib open").count() == 1
-    assert judged(signed_out, axe) == []
+    assert violations(signed_out, axe) == []
     stranger.close()

@@ -1,4 +1,4 @@
-"""From the first look at a machine full of servers to the first call, in a browser."""
+"""The first run in a browser: from a machine full of servers to the first call."""
 
 import json
 import re
@@ -47,7 +47,7 @@ Picture = Callable[[Page, str], None]
 
 @pytest.fixture(scope="module")
 def person(tmp_path_factory: pytest.TempPathFactory) -> Shell:
-    """A person with servers in Cursor's file, one of which works, and tools of their own."""
+    """Return a shell with servers in Cursor's file, some of which work, and with Python tools."""
     shell = Shell.at(tmp_path_factory.mktemp("person"))
     (shell.home / "tools" / "trips.py").write_text(TOOLS, encoding="utf-8")
     servers: dict[str, Any] = {
@@ -66,7 +66,7 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     return shell
 
 
-def test_from_the_first_look_to_the_first_call(page: Page, axe: Axe, picture: Picture) -> None:
+def test_first_run_checks_servers_and_calls_a_tool(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/")
     expect(page.get_by_role("heading", name="Needs attention")).to_be_visible()
     assert axe(page) == []
@@ -89,7 +89,7 @@ def test_from_the_first_look_to_the_first_call(page: Page, axe: Axe, picture: Pi
     picture(page, "tool-called")
 
 
-def test_a_failed_server_shows_why_and_its_report_can_be_copied(page: Page, axe: Axe, picture: Picture) -> None:
+def test_log_of_a_failed_server_is_copied_as_a_report(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/servers/exits_early/log")
     page.get_by_role("button", name="Copy report").click()
     expect(page.locator("#toast")).to_have_text("Copied.")
@@ -98,7 +98,7 @@ def test_a_failed_server_shows_why_and_its_report_can_be_copied(page: Page, axe:
     picture(page, "server-log")
 
 
-def test_what_is_said_with_a_server_turns_up_in_its_open_log(page: Page, person: Shell, axe: Axe) -> None:
+def test_new_messages_appear_in_the_open_protocol_log(page: Page, person: Shell, axe: Axe) -> None:
     page.goto("/servers/legacy/log")
     before = page.locator("#protocol-log tbody tr").count()
     assert person.run("tools", "call", "legacy/pid").returncode == 0
@@ -109,7 +109,7 @@ def test_what_is_said_with_a_server_turns_up_in_its_open_log(page: Page, person:
     assert axe(page) == []
 
 
-def test_a_form_grows_changes_its_kind_and_keeps_what_was_typed(page: Page, axe: Axe, picture: Picture) -> None:
+def test_tool_form_grows_changes_type_and_keeps_its_values(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/tools/trips/plan")
     page.get_by_label("city").fill("Ulm")
     page.get_by_role("button", name="Add to stops").click()
@@ -130,9 +130,9 @@ def test_a_form_grows_changes_its_kind_and_keeps_what_was_typed(page: Page, axe:
     expect(result.locator("#as-cli")).to_contain_text('{"city":"Ulm","stops":["Blaubeuren"],"size":[7]}')
 
 
-def test_a_long_call_shows_how_far_it_is_and_is_stopped(page: Page, axe: Axe, picture: Picture) -> None:
+def test_long_call_shows_progress_and_is_stopped(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/tools/trips/walk")
-    for _ in range(2):  # the second is another call than the first
+    for _ in range(2):  # a second call starts afresh
         page.get_by_role("button", name="Call tool").click()
         expect(page.get_by_role("log", name="Progress messages")).to_have_text("at the first mile")
         expect(page.get_by_text(re.compile(r"Running for [12]\.\d s"))).to_be_visible()
@@ -147,7 +147,7 @@ def test_a_long_call_shows_how_far_it_is_and_is_stopped(page: Page, axe: Axe, pi
     expect(page.locator("[data-row]").filter(has_text="walk")).to_have_count(3)
 
 
-def test_a_changed_definition_appears_by_itself_and_is_judged_by_its_difference(
+def test_changed_definition_appears_with_its_diff_and_is_accepted(
     context: BrowserContext, axe: Axe, picture: Picture
 ) -> None:
     page, other = context.new_page(), context.new_page()
@@ -166,7 +166,7 @@ def test_a_changed_definition_appears_by_itself_and_is_judged_by_its_difference(
     expect(page).to_have_url(re.compile("/tools/changing_tools/tool$"))
 
 
-def test_fourteen_tabs_hear_of_a_change_over_one_connection(context: BrowserContext, person: Shell) -> None:
+def test_all_of_fourteen_tabs_show_a_new_server(context: BrowserContext, person: Shell) -> None:
     tabs = [context.new_page() for _ in range(14)]
     for tab in tabs:
         tab.goto("/")
@@ -176,7 +176,7 @@ def test_fourteen_tabs_hear_of_a_change_over_one_connection(context: BrowserCont
         expect(tab.locator("#server-late")).to_be_visible()
 
 
-def test_a_server_is_added_edited_and_the_edit_undone(page: Page, axe: Axe, picture: Picture) -> None:
+def test_server_is_added_edited_and_the_edit_undone(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/servers/new")
     line = f"{sys.executable} -m upstreams.legacy many 3"
     page.get_by_label("Paste a URL").fill(line)
@@ -202,7 +202,7 @@ def test_a_server_is_added_edited_and_the_edit_undone(page: Page, axe: Axe, pict
     expect(page.locator(".diff del").filter(has_text="4000")).to_be_visible()
 
 
-def test_everything_is_found_by_keyboard_alone(page: Page, axe: Axe, picture: Picture) -> None:
+def test_pages_and_tools_are_reached_with_the_keyboard_alone(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/")
     page.keyboard.press("g")
     page.keyboard.press("t")
@@ -228,7 +228,7 @@ NARROW = ("/", "/servers/legacy/uses", "/servers/new", "/tools", "/tools/lab/hos
 
 
 @pytest.mark.parametrize("path", NARROW)
-def test_a_narrow_screen_shows_everything_without_scrolling_sideways(page: Page, axe: Axe, path: str) -> None:
+def test_narrow_screen_does_not_scroll_sideways(page: Page, axe: Axe, path: str) -> None:
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto(path)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -236,7 +236,7 @@ def test_a_narrow_screen_shows_everything_without_scrolling_sideways(page: Page,
 
 
 @takes_long
-def test_a_server_that_hangs_shows_a_timer_and_is_cancelled(page: Page, axe: Axe) -> None:
+def test_check_of_a_hanging_server_shows_a_timer_and_is_cancelled(page: Page, axe: Axe) -> None:
     page.goto("/servers/new")
     page.get_by_label("Paste a URL").fill(f"{sys.executable} -m upstreams.never_answers initialize")
     page.get_by_role("button", name="Preview", exact=True).click()
@@ -244,7 +244,7 @@ def test_a_server_that_hangs_shows_a_timer_and_is_cancelled(page: Page, axe: Axe
     definition.fill(json.dumps(json.loads(definition.input_value()) | {"cwd": str(TESTS)}))
     page.get_by_label("Name").fill("hung")
     page.get_by_role("button", name="Update preview").click()
-    page.get_by_role("button", name="Save and test").click(timeout=8_000)  # seconds before the crib gives up waiting
+    page.get_by_role("button", name="Save and test").click(timeout=8_000)  # shorter than the crib's own timeout
     expect(page.locator("time[data-timer]")).to_have_text(re.compile(r"^[1-9]\d* s$"))
     assert axe(page) == []
     page.get_by_role("button", name="Cancel").click()

@@ -1,4 +1,4 @@
-"""Strings that want to run, in a real browser: nothing runs, nothing has to be refused, nobody else is asked."""
+"""Hostile strings in a real browser: no script runs, and the content security policy has nothing to refuse."""
 
 import re
 from collections.abc import Generator
@@ -29,31 +29,31 @@ window.alert = window.confirm = window.prompt = () => { window.ran = 1; };
 
 
 @dataclass(frozen=True)
-class Estranged:
-    """The crib of a stranger in this process, and the way to its thread."""
+class HostileCrib:
+    """A crib with hostile strings in this process, and the portal to its thread."""
 
     visitor: ConsoleClient
     portal: BlockingPortal
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL of the crib."""
         return str(self.visitor.client.base_url).rstrip("/")
 
 
 @pytest.fixture(scope="module")
-def crib(tmp_path_factory: pytest.TempPathFactory) -> Generator[Estranged]:
-    """A crib with the worst strings in every field."""
+def crib(tmp_path_factory: pytest.TempPathFactory) -> Generator[HostileCrib]:
+    """Run a crib with the worst strings in every field."""
     with (
         start_blocking_portal("asyncio") as portal,
         portal.wrap_async_context_manager(hostile_crib(tmp_path_factory.mktemp("user"), WORST)) as visitor,
     ):
-        yield Estranged(visitor, portal)
+        yield HostileCrib(visitor, portal)
 
 
 @pytest.fixture(scope="module")
-def signed_in(browser: Browser, crib: Estranged) -> StorageState:
-    """What a browser keeps that came in as the visitor did."""
+def signed_in(browser: Browser, crib: HostileCrib) -> StorageState:
+    """Return browser storage with the visitor's cookies."""
     context = browser.new_context()
     for cookie in crib.visitor.client.cookies.jar:
         host = str(urlsplit(crib.url).hostname)
@@ -63,44 +63,42 @@ def signed_in(browser: Browser, crib: Estranged) -> StorageState:
     return kept
 
 
-def unharmed(page: Page) -> None:
-    """Nothing has run, and nothing had to be refused."""
+def check_unharmed(page: Page) -> None:
+    """Check that no script ran and that no violation was reported."""
     page.wait_for_function("window.htmx !== undefined")
     assert page.evaluate("[window.ran ?? null, window.refused]") == [None, []]
 
 
 @pytest.mark.parametrize("path", SCREENS)
-def test_nothing_runs_on_any_screen(page: Page, path: str) -> None:
+def test_no_script_runs_on_any_screen(page: Page, path: str) -> None:
     page.add_init_script(WATCH)
     page.goto(path)
-    unharmed(page)
+    check_unharmed(page)
 
 
-def test_nothing_runs_in_a_conversation_as_it_streams_and_is_drawn_anew(
-    page: Page, crib: Estranged, tmp_path: Path
-) -> None:
+def test_no_script_runs_in_a_streamed_conversation(page: Page, crib: HostileCrib, tmp_path: Path) -> None:
     page.add_init_script(WATCH)
-    id = crib.portal.call(begun, crib.visitor, tmp_path)
+    id = crib.portal.call(create_session, crib.visitor, tmp_path)
     page.goto(f"/sessions/{id}")
     page.get_by_label("Message").fill("\n\n".join((*WORST, "[[script:all]]")))
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_label("Arguments (JSON)")).to_have_value(re.compile(re.escape(WORST[0])))
-    unharmed(page)
+    check_unharmed(page)
     for part in page.locator("details[data-part] summary").all():
         part.click()
     page.get_by_role("button", name="Approve once").click()
     expect(page.locator(".ask legend")).to_have_count(len(WORST))
     for folded in page.locator("main details").all():
         folded.evaluate("element => { element.open = true; }")
-    unharmed(page)
+    check_unharmed(page)
     page.goto("/waiting")
-    unharmed(page)
+    check_unharmed(page)
     page.get_by_label("Other answer").first.focus()
-    unharmed(page)
+    check_unharmed(page)
 
 
-async def begun(visitor: ConsoleClient, cwd: Path) -> str:
-    """A session that waits for its first message."""
+async def create_session(visitor: ConsoleClient, cwd: Path) -> str:
+    """Create a session without messages."""
     with anyio.fail_after(BOUND):
-        made = await visitor.crib.sessions.create(NewSession("web", str(cwd), mode="default", runner="played"))
-    return made.id
+        session = await visitor.crib.sessions.create(NewSession("web", str(cwd), mode="default", runner="played"))
+    return session.id

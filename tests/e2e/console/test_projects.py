@@ -1,4 +1,4 @@
-"""A project gets a server of its own in its file, and its tools by switches, in a browser."""
+"""Projects in a browser: a server in the project's own file, and switches for its tools."""
 
 import json
 import sys
@@ -20,10 +20,10 @@ OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clie
 
 @pytest.fixture(scope="module")
 def project(person: Shell) -> Path:
-    """A directory of the person."""
-    made = person.folder / "garden"
-    made.mkdir()
-    return made
+    """Create a directory in the person's home."""
+    directory = person.folder / "garden"
+    directory.mkdir()
+    return directory
 
 
 def test_server_is_added_to_a_project_and_its_tools_are_switched(
@@ -54,7 +54,7 @@ def test_server_is_added_to_a_project_and_its_tools_are_switched(
     assert axe(page) == []
 
 
-def test_server_is_copied_to_the_file_of_an_app_and_taken_back(
+def test_copying_a_server_to_an_apps_file_is_undone(
     page: Page, person: Shell, project: Path, axe: Axe, picture: Picture
 ) -> None:
     assert person.run("mcp", "add", "clock", "--", "no-such-clock").returncode == 0

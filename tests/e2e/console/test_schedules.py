@@ -1,4 +1,4 @@
-"""A schedule made in the browser, in words before it is saved; and the settings."""
+"""Schedules in a browser: create, describe, save, pause and resume; and the settings page."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ Axe = Callable[[Page], list[str]]
 Picture = Callable[[Page, str], None]
 
 
-def test_a_schedule_is_said_in_words_saved_paused_and_resumed(page: Page, axe: Axe, picture: Picture) -> None:
+def test_schedule_is_described_saved_paused_and_resumed(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/schedules")
     assert axe(page) == []
     page.get_by_role("link", name="New…").click()
@@ -43,7 +43,7 @@ def test_a_schedule_is_said_in_words_saved_paused_and_resumed(page: Page, axe: A
     picture(page, "schedules")
 
 
-def test_every_setting_is_on_one_page(page: Page, axe: Axe, picture: Picture) -> None:
+def test_settings_page_shows_the_port(page: Page, axe: Axe, picture: Picture) -> None:
     page.goto("/settings")
     expect(page.get_by_role("rowheader", name="port The port")).to_be_visible()
     assert axe(page) == []

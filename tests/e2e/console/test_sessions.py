@@ -1,4 +1,4 @@
-"""Conversations in a browser, with the real Claude Code and the scripted model: streamed, approved, asked, resumed."""
+"""Conversations in a browser, with the real Claude Code and the scripted model."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
-from e2e.console.conftest import ARGUMENTS, SLOWEST, Complaints
+from e2e.console.conftest import ARGUMENTS, TIMEOUT_MS, Complaints
 from e2e.shell import Serving, Shell
 from e2e.tcp_proxy import TcpProxy
 from programs import chromium
@@ -49,7 +49,7 @@ WATCH = """() => {
   };
   new MutationObserver(look).observe(document.body, {subtree: true, childList: true, characterData: true});
 }"""
-"""Keeps every text that the first answer of a page ever had."""
+"""Records every text that the first answer of a page has had."""
 HOLD = """() => {
   const page = customElements.get("live-transcript").prototype, take = page.take, fetch = window.fetch;
   let left = 0, done = false, release = () => {};
@@ -65,19 +65,19 @@ HOLD = """() => {
     return new Promise((resolve) => { left = 4; release = () => resolve(answer); });
   };
 }"""
-"""Delays every answer with rendered items until four more events arrived."""
+"""Delays each response with rendered items until four more events have arrived."""
 
 
 @pytest.fixture(scope="module")
 def model() -> Generator[ScriptedModel]:
-    """What Claude Code thinks with."""
+    """Run the scripted model that Claude Code uses."""
     with ScriptedModel(SCRIPTS) as scripted:
         yield scripted
 
 
 @pytest.fixture(scope="module")
 def person(tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel) -> Shell:
-    """A person with a project, whose Claude Code thinks with the scripted model."""
+    """Return a shell with a project, whose Claude Code uses the scripted model."""
     shell = Shell.at(tmp_path_factory.mktemp("person"))
     project = shell.folder / "project"
     project.mkdir()
@@ -104,7 +104,7 @@ def browser(crib: Serving, proxy: TcpProxy, pytestconfig: pytest.Config) -> Gene
 
 
 def start(page: Page, script: str) -> None:
-    """Begin a conversation in which everything is asked."""
+    """Start a conversation in a mode that requires approval."""
     page.goto("/sessions")
     page.get_by_label("Message").fill(f"Go [[script:{script}]]")
     page.get_by_label("Mode").select_option("default")
@@ -112,24 +112,24 @@ def start(page: Page, script: str) -> None:
     expect(page.get_by_role("log", name="Conversation")).to_be_visible()
 
 
-def asked(page: Page) -> Locator:
-    """The card that waits for a person."""
+def waiting_card(page: Page) -> Locator:
+    """Return the card that waits for the person."""
     card = page.locator(".ask")
     expect(card).to_be_visible()
     return card
 
 
-def ended(page: Page) -> None:
-    """The answer is at its end."""
+def wait_for_end(page: Page) -> None:
+    """Wait for the end of the answer."""
     expect(page.locator(".item.done")).to_have_text(re.compile("Done"))
     expect(page.locator("#session-head .chip").first).to_have_text("Idle")
 
 
-def test_an_answer_streams_with_thoughts_markdown_and_a_call_that_is_approved_once(
+def test_answer_streams_thoughts_markdown_and_a_call_that_is_approved_once(
     page: Page, axe: Axe, picture: Picture
 ) -> None:
     start(page, "look")
-    card = asked(page)
+    card = waiting_card(page)
     expect(card).to_contain_text("toolcrib › ping")
     expect(page.locator("#pill")).to_have_text(re.compile("1 waiting"))
     expect(page).to_have_title(re.compile(r"^\(1\) "))
@@ -142,7 +142,7 @@ def test_an_answer_streams_with_thoughts_markdown_and_a_call_that_is_approved_on
     assert axe(page) == []
     picture(page, "session-asks")
     card.get_by_role("button", name="Approve once").click()
-    ended(page)
+    wait_for_end(page)
     use = page.locator(".item.call")
     expect(use.locator("summary .chip")).to_have_text("ok")
     use.locator("summary").click()
@@ -155,11 +155,11 @@ def test_an_answer_streams_with_thoughts_markdown_and_a_call_that_is_approved_on
     expect(page.locator("#verdict")).to_be_visible()
 
 
-def test_what_destroys_takes_no_key_for_yes_and_enter_beside_the_reason_is_no(
+def test_destructive_call_is_approved_by_no_key_and_enter_in_the_reason_denies(
     page: Page, axe: Axe, picture: Picture
 ) -> None:
     start(page, "remove")
-    card = asked(page)
+    card = waiting_card(page)
     expect(card).to_have_class(re.compile("alarm"))
     assert axe(page) == []
     picture(page, "session-destroys")
@@ -172,31 +172,31 @@ def test_what_destroys_takes_no_key_for_yes_and_enter_beside_the_reason_is_no(
     expect(card).to_be_visible()
     card.get_by_label("Reason").fill("not the build folder")
     card.get_by_label("Reason").press("Enter")
-    ended(page)
+    wait_for_end(page)
     expect(page.locator(".item.call")).to_contain_text("Denied")
     expect(page.locator(".item.call")).to_contain_text("not the build folder")
     expect(page.locator(".item.text")).to_contain_text("So I leave it.")
 
 
-def test_a_question_is_answered_in_one_tab_and_the_other_one_goes_on(
+def test_question_answered_in_one_tab_is_answered_in_the_other_tab(
     context: BrowserContext, axe: Axe, picture: Picture
 ) -> None:
     page, other = context.new_page(), context.new_page()
     start(page, "ask")
-    expect(asked(page).locator("legend")).to_have_text("Which colour?")
+    expect(waiting_card(page).locator("legend")).to_have_text("Which colour?")
     other.goto(page.url)
-    card = asked(other)
+    card = waiting_card(other)
     assert axe(other) == []
     picture(other, "session-question")
     card.get_by_label("Blue").check()
     card.get_by_role("button", name="Answer").click()
     for tab in (page, other):
-        ended(tab)
+        wait_for_end(tab)
         expect(tab.locator(".item.text")).to_contain_text("Blue")
         expect(tab.locator(".ask")).to_have_count(0)
 
 
-def test_an_answer_goes_on_after_the_connection_was_lost_without_gap_or_repeat(
+def test_answer_continues_without_gap_or_repeat_after_a_lost_connection(
     page: Page, proxy: TcpProxy, complaints: Complaints
 ) -> None:
     complaints.expect("net::ERR")
@@ -208,8 +208,8 @@ def test_an_answer_goes_on_after_the_connection_was_lost_without_gap_or_repeat(
     proxy.cut()
     expect(page.locator("#offline")).to_contain_text("Connection lost.")
     proxy.restore()
-    expect(page.locator("#offline")).to_be_hidden(timeout=SLOWEST)
-    ended(page)
+    expect(page.locator("#offline")).to_be_hidden(timeout=TIMEOUT_MS)
+    wait_for_end(page)
     expect(words).to_have_text(COUNTED)
     seen: list[str] = page.evaluate("window.seen")
     assert len(seen) > 20
@@ -217,11 +217,11 @@ def test_an_answer_goes_on_after_the_connection_was_lost_without_gap_or_repeat(
     assert seen == sorted(seen, key=len)
 
 
-def test_pieces_that_come_before_their_item_is_shown_leave_no_gap(page: Page) -> None:
+def test_deltas_that_arrive_before_their_item_is_shown_leave_no_gap(page: Page) -> None:
     start(page, "count")
     page.evaluate(WATCH)
     page.evaluate(HOLD)
-    ended(page)
+    wait_for_end(page)
     expect(page.locator(".item.text .words")).to_have_text(COUNTED)
     seen: list[str] = page.evaluate("window.seen")
     assert len(seen) > 20
@@ -229,13 +229,13 @@ def test_pieces_that_come_before_their_item_is_shown_leave_no_gap(page: Page) ->
     assert seen == sorted(seen, key=len)
 
 
-def test_always_writes_a_rule_that_is_shown_under_access_and_nothing_is_asked_again(page: Page) -> None:
+def test_always_approve_writes_a_rule_and_the_call_is_not_asked_again(page: Page) -> None:
     start(page, "look")
-    card = asked(page)
+    card = waiting_card(page)
     card.get_by_text("Remember…").click()
     expect(card).to_contain_text("Allow every call of toolcrib/ping, with any arguments, for sessions")
     card.get_by_role("button", name="Always approve").click()
-    ended(page)
+    wait_for_end(page)
     page.get_by_label("Message").fill("Again [[script:look]]")
     page.keyboard.press("Control+Enter")
     expect(page.locator(".item.done")).to_have_count(2)

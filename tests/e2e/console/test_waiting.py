@@ -1,4 +1,4 @@
-"""Judging a call in a real browser: nothing is out of sight, and hidden parts are opened before it is approved."""
+"""Judging a call in a real browser: every part is in sight, and collapsed parts must be opened before approval."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ LONG = "x" * 12_841 + "rm -rf ~"
 
 @pytest.fixture
 def call(crib: Serving, person: Shell) -> Generator[Callable[[JsonObject], threading.Thread]]:
-    """Calls `lab/greet` as an agent that has to ask, in a thread that ends with its answer."""
+    """Return a function that calls `lab/greet`, which requires approval, in a thread."""
     token = (person.home / "token").read_text(encoding="utf-8").strip()
     threads: list[threading.Thread] = []
 
@@ -55,7 +55,7 @@ def test_call_is_approved_after_its_hidden_part_was_opened_with_the_keyboard(
     expect(card.get_by_role("status")).to_have_text("Open 1 collapsed argument to approve.")
     expect(card.locator("pre").first).not_to_be_visible()
     card.focus()
-    page.keyboard.press("Enter")  # a disabled button is not pressed
+    page.keyboard.press("Enter")  # a disabled button ignores the key
     expect(approve).to_be_disabled()
     before = approve.bounding_box()
     assert before is not None
@@ -75,7 +75,7 @@ def test_call_is_approved_after_its_hidden_part_was_opened_with_the_keyboard(
     expect(page.locator("#waiting")).to_contain_text("Nothing is waiting for you.")
 
 
-def test_opened_part_stays_opened_when_another_call_comes(
+def test_opened_part_stays_open_when_another_call_arrives(
     page: Page, call: Callable[[JsonObject], threading.Thread]
 ) -> None:
     page.goto("/waiting")
@@ -94,7 +94,7 @@ def test_opened_part_stays_opened_when_another_call_comes(
     expect(page.locator("#waiting")).to_contain_text("Nothing is waiting for you.")
 
 
-def test_a_browser_can_install_the_console_as_an_app(page: Page) -> None:
+def test_browser_can_install_the_console_as_an_app(page: Page) -> None:
     page.goto("/waiting")
     devtools: Any = page.context.new_cdp_session(page)
     found: JsonObject = devtools.send("Page.getAppManifest")
@@ -103,7 +103,7 @@ def test_a_browser_can_install_the_console_as_an_app(page: Page) -> None:
     obstacles: JsonObject = devtools.send("Page.getInstallabilityErrors")
     assert {each["errorId"] for each in obstacles["installabilityErrors"]} <= {
         "in-incognito"
-    }  # every context of a test is one
+    }  # browser contexts of tests are incognito
 
 
 NOTIFICATIONS = """
@@ -116,10 +116,10 @@ document.hasFocus = () => false;
 """
 
 
-def test_allowed_notification_names_the_call_that_waits(
+def test_allowed_notification_names_the_pending_call(
     page: Page, call: Callable[[JsonObject], threading.Thread], complaints: Complaints
 ) -> None:
-    complaints.expect("does not support the Push API in incognito mode")  # so the open tab shows it
+    complaints.expect("does not support the Push API in incognito mode")  # so the open tab shows the notification
     page.add_init_script(NOTIFICATIONS)
     page.goto("/waiting")
     button = page.get_by_role("button", name="Enable notifications")
@@ -169,13 +169,13 @@ def test_service_worker_shows_a_pushed_message(page: Page) -> None:
     devtools: Any = page.context.new_cdp_session(page)
     found: list[JsonObject] = []
 
-    def hear(told: JsonObject) -> None:
-        found.extend(told["registrations"])
+    def collect(event: JsonObject) -> None:
+        found.extend(event["registrations"])
 
-    devtools.on("ServiceWorker.workerRegistrationUpdated", hear)
+    devtools.on("ServiceWorker.workerRegistrationUpdated", collect)
     devtools.send("ServiceWorker.enable")
     while not found:
-        page.evaluate("new Promise(requestAnimationFrame)")  # events of the devtools arrive meanwhile
+        page.evaluate("new Promise(requestAnimationFrame)")  # DevTools events arrive meanwhile
     message = {"title": "Approval needed", "body": "lab/greet", "tag": "a1", "url": "/waiting#ask-a1"}
     origin = page.evaluate("location.origin")
     push = {"origin": origin, "registrationId": found[0]["registrationId"], "data": json.dumps(message)}
