@@ -1,7 +1,8 @@
-"""The client that the conformance suite runs: a person who uses a crib over REST, one server per scenario.
+"""The client that the conformance suite runs: uses a crib over REST, with one server per scenario.
 
-The suite starts this script with the address of its server as the last argument. Everything the protocol needs is done
-by the running crib; this script signs in where the crib asks for it, lists the tools and calls each of them once.
+The suite starts this script with the address of its server as the last argument. The running crib speaks the protocol.
+This script signs in where the crib requires it, lists the tools and calls each of them once.
+
 """
 
 import asyncio
@@ -18,18 +19,18 @@ SCENARIO = os.environ["MCP_CONFORMANCE_SCENARIO"]
 CONTEXT: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
 CRIB, TOKEN = os.environ["CONFORMANCE_CRIB"], os.environ["CONFORMANCE_TOKEN"]
 ASKING = ("elicitation-sep1034-client-defaults", "sep-2322-client-request-state")
-"""Scenarios whose server asks the client something, so that an MCP client has to call through the crib."""
+"""Scenarios whose server asks its client, so that an MCP client must make the calls through the crib."""
 SIGN_INS = 4
-"""A server that wants more sign-ins than this for one call is not served."""
+"""The most sign-ins for one call."""
 
 
 def note(line: str) -> None:
-    """Write a line that the suite keeps beside its results."""
+    """Write a line that the suite keeps with its results."""
     sys.stderr.write(f"{line}\n")
 
 
 def ask(method: str, path: str, body: object = None) -> tuple[int, Any]:
-    """Send one request to the crib; return the status and the JSON answer."""
+    """Send a request to the crib. Returns the status and the JSON answer."""
     headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(f"{CRIB}{path}", data, headers, method=method)
@@ -41,7 +42,7 @@ def ask(method: str, path: str, body: object = None) -> tuple[int, Any]:
 
 
 def sign_in(name: str) -> bool:
-    """Follow the address of a sign-in to its end; return whether it succeeded."""
+    """Follow the address of a sign-in to its end. Returns whether it succeeded."""
     status, begun = ask("POST", f"/api/servers/{name}/auth", {"again": True})
     if status != 200:
         note(f"sign-in refused: {begun}")
@@ -56,7 +57,7 @@ def sign_in(name: str) -> bool:
 
 
 def connect(name: str) -> dict[str, Any]:
-    """Connect to the server, signing in as often as it asks within reason."""
+    """Connect to the server, signing in as often as it requires, within the limit."""
     server: dict[str, Any] = {}
     for _ in range(SIGN_INS):
         _, server = ask("POST", f"/api/servers/{name}/test")
@@ -67,7 +68,7 @@ def connect(name: str) -> dict[str, Any]:
 
 
 def call(name: str, tool: dict[str, Any]) -> None:
-    """Call one tool; sign in again where the server asks for more rights."""
+    """Call one tool, signing in again if the server requires more rights."""
     path = f"/api/tools/{name}/{urllib.parse.quote(tool['name'], safe='')}/call"
     for _ in range(SIGN_INS):
         status, answer = ask("POST", path, {"arguments": arguments_for(tool["inputSchema"])})
@@ -77,7 +78,7 @@ def call(name: str, tool: dict[str, Any]) -> None:
 
 
 def arguments_for(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments that a schema accepts."""
+    """Return arguments that the schema accepts."""
     samples: dict[str, Any] = {"string": "test", "number": 5, "integer": 5, "boolean": True, "array": [], "object": {}}
     properties: dict[str, dict[str, Any]] = schema.get("properties") or {}
     return {
@@ -87,8 +88,8 @@ def arguments_for(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 async def call_as_client(name: str) -> None:
-    """Call every tool as an MCP client that can be asked, behind the crib's address for the server."""
-    import httpx2  # late: only the scenarios of ASKING pay for the SDK
+    """Call every tool as an MCP client that can be asked, at the crib's address for the server."""
+    import httpx2  # imported late, because only the scenarios of ASKING need the SDK
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
     from mcp_types import ElicitRequestFormParams, ElicitResult
@@ -111,18 +112,18 @@ async def call_as_client(name: str) -> None:
 
 
 def planned_calls(tools: list[dict[str, Any]]) -> list[tuple[str, dict[str, Any] | None]]:
-    """Return the calls a scenario prescribes, else each tool once with sample arguments."""
+    """Return the calls that a scenario prescribes, or else one call per tool with sample arguments."""
     prescribed = CONTEXT.get("toolCalls")
     if prescribed:
         return [(each["name"], each["arguments"]) for each in prescribed]
     by_name = {tool["name"]: tool for tool in tools}
-    if "json_schema_echo" in by_name:  # wants the schema of the other tool back
+    if "json_schema_echo" in by_name:  # requires the schema of the other tool
         return [("json_schema_echo", {"schema": by_name["json_schema_2020_12_tool"]["inputSchema"]})]
     return [(tool["name"], None) for tool in tools]
 
 
 def main() -> int:
-    """Run one scenario; return 0 if the server could be used."""
+    """Run one scenario. Returns 0 if the server could be used."""
     name = re.sub(r"[^a-z0-9]+", "-", f"{SCENARIO}-{os.getpid()}")
     definition: dict[str, Any] = {"name": name, "type": "http", "url": sys.argv[-1]}
     definition |= {"share": "session"} if SCENARIO in ASKING else {}

@@ -1,7 +1,8 @@
 """Drives a crib with the FastMCP client: `fastmcp_driver.py URL TOKEN ERA`; run by `.tools/fastmcp`.
 
-Prints one JSON object with what the client saw. FastMCP is looked up by name, because it is not installed where this
-file is checked.
+Prints what the client received as one JSON object. FastMCP is imported by name, because it is not installed where this
+file is type-checked.
+
 """
 
 import asyncio
@@ -14,7 +15,7 @@ Seen = dict[str, Any]
 
 
 async def elicited(message: str, response_type: Any, params: Any, context: Any) -> Any:
-    """Answer a form; decline to open an address."""
+    """Accept a form; decline to open an address."""
     result = import_module("fastmcp.client.elicitation").ElicitResult
     if getattr(params, "mode", "form") == "url":
         return result(action="decline")
@@ -30,7 +31,7 @@ async def sampled(messages: Any, params: Any, context: Any) -> str:
 
 
 async def use_core(client: Any) -> Seen:
-    """Tools, prompts, resources, completions, questions, progress."""
+    """Use tools, prompts, resources, completions, questions and progress."""
     progress: list[float] = []
 
     async def on_progress(done: float, total: float | None, message: str | None) -> None:
@@ -55,7 +56,7 @@ async def use_core(client: Any) -> Seen:
 
 
 async def use_extensions(client: Any) -> Seen:
-    """Skills and tasks."""
+    """Use skills and tasks."""
     tasks = import_module("fastmcp_tasks")
     skills = {skill.uri: skill for skill in await client.list_skills()}
     uri = "skill://billing/refunds/SKILL.md"
@@ -63,7 +64,7 @@ async def use_extensions(client: Any) -> Seen:
         "skills": {str(key): skill.frontmatter.name for key, skill in skills.items()},
         "skill": [file.digest for file in (await client.get_skill(uri)).resources],
         "file": (await client.read_resource(uri))[0].text,
-        # Waits for the task, and answers what it asks.
+        # Waits for the task, and answers its questions.
         "waited": (await client.call_tool("jobs_slow_compute", {"seconds": 1, "label": "it"})).content[0].text,
         "asked": (await client.call_tool("jobs_confirm_delete", {})).content[0].text,
     }
@@ -76,7 +77,7 @@ async def use_extensions(client: Any) -> Seen:
 
 
 async def main(url: str, token: str, era: str) -> None:
-    """Connect, do everything, and print."""
+    """Connect, use every feature, and print the results."""
     client_type = import_module("fastmcp").Client
     transports = import_module("fastmcp.client.transports")
     extensions: list[Any] = []

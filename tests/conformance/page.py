@@ -43,7 +43,7 @@ def versions() -> dict[str, str]:
 
 
 def main() -> int:
-    """Run everything and write the page. Return 1 without writing it if a check failed or warned."""
+    """Run the suite and write the page. Returns 1 without writing if a check failed or warned."""
     programs = installed("node") / "node_modules" / ".bin"
     lines = ["| crib as | protocol | upstream | scenarios | passed checks | failed | warnings |"]
     lines.append("|---|---|---|---|---|---|---|")

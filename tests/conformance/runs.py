@@ -1,8 +1,9 @@
 """The runs of the conformance suite: one upstream behind the crib as a server, and the crib as a client.
 
-The crib runs from its wheel in a process of its own, with all extras and its own event loop. The suite knows no token,
-so a wrapper around the server's application adds it (`conformance.serve`). Host and Origin reach the crib's guard as
-they were sent, and the answers are the crib's own.
+The crib runs from its wheel in its own process, with all extras and its own event loop. The suite knows no token, so a
+wrapper around the server's application adds it (`conformance.serve`). Host and Origin reach the crib's guard as they
+were sent, and the answers are the crib's own.
+
 """
 
 import json
@@ -28,11 +29,11 @@ TESTS = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "upstreams.everything"]
 VARIABLES = {"PYTHONPATH": str(TESTS), "PYTHONDONTWRITEBYTECODE": "1"}
 CLIENT_DOCUMENT = "https://conformance-test.local/client-metadata.json"
-"""The address the suite expects where it asks for a client metadata document."""
+"""The address that the suite expects in requests for a client metadata document."""
 
 
 class Run(NamedTuple):
-    """One run of the suite: the side that the crib is tested as, the protocol, and the upstream behind it."""
+    """One run of the suite: the tested side of the crib, the protocol version, and the upstream behind it."""
 
     side: Literal["server", "client"]
     version: SpecVersion
@@ -48,7 +49,7 @@ RUNS = (
     Run("client", "2025-11-25", "http"),
     Run("client", "2026-07-28", "http"),
 )
-"""The suite is a client's server over HTTP only, so there is no run of the crib as a client over stdio."""
+"""The suite tests clients over HTTP only, so the crib is not run as a client over stdio."""
 
 
 def conform(run: Run, programs: Path, wheel: Path, folder: Path) -> Verdict:
@@ -76,8 +77,9 @@ EXTENSIONS: dict[str, tuple[str, ...]] = {
         "tasks-mrtr-composition",
     ),
 }
-"""The scenarios of extensions. One of tasks is left out: its server must refuse a client without tasks, which the crib
-serves by waiting for the task itself."""
+"""The scenarios of extensions, except one of tasks: its server must refuse a client without tasks, but the crib
+serves such a client by waiting for the task itself.
+"""
 
 
 def conform_extension(name: str, programs: Path, wheel: Path, folder: Path) -> Verdict:
@@ -97,7 +99,7 @@ def conform_extension(name: str, programs: Path, wheel: Path, folder: Path) -> V
 
 
 def extension_row(name: str, tally: Tally) -> str:
-    """The line of the published table for one extension."""
+    """Return the line of the published table for an extension."""
     return f"| {name} | {tally.scenarios} | {tally.passed} | {tally.failed} | {tally.warnings} |"
 
 
@@ -109,7 +111,7 @@ def judge_server(programs: Path, url: str, version: SpecVersion, folder: Path) -
 
 @contextmanager
 def everything() -> Generator[str]:
-    """The address of the SDK's server, listening."""
+    """Run the SDK's server. Yields its address."""
     command = [*COMMAND, "http"]
     with subprocess.Popen(
         command, env=VARIABLES, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -123,7 +125,7 @@ def everything() -> Generator[str]:
 
 @contextmanager
 def upstream(transport: Upstream) -> Generator[JsonObject]:
-    """The same server as an entry of the crib's file; the crib starts it, unless it listens."""
+    """Return the same server as an entry of the crib's file. The crib starts it, unless it listens itself."""
     if transport == "stdio":
         program, *words = COMMAND
         yield {"command": program, "args": [*words, "stdio"], "env": VARIABLES}
@@ -134,7 +136,7 @@ def upstream(transport: Upstream) -> Generator[JsonObject]:
 
 @contextmanager
 def crib_with(entry: JsonObject, folder: Path, wheel: Path) -> Generator[str]:
-    """The address of one upstream behind `toolcrib serve`, once it is connected."""
+    """Run `toolcrib serve` with one upstream. Yields its address once the upstream is connected."""
     home = prepare_home(folder / "crib")
     home.mcp_json.write_text(json.dumps({"mcpServers": {"everything": {"share": "session", **entry}}}), "utf-8")
     variables = {
@@ -155,7 +157,7 @@ def crib_with(entry: JsonObject, folder: Path, wheel: Path) -> Generator[str]:
 
 @contextmanager
 def running_crib(folder: Path, wheel: Path) -> Generator[dict[str, str]]:
-    """Run `toolcrib serve` as a user would; yield the variables that the driver needs."""
+    """Run `toolcrib serve` like a user. Yields the variables for the driver."""
     user = folder / "user"
     user.mkdir()
     variables = {
@@ -173,7 +175,7 @@ def running_crib(folder: Path, wheel: Path) -> Generator[dict[str, str]]:
 
 @contextmanager
 def serving(command: list[str], variables: dict[str, str], folder: Path) -> Generator[JsonObject]:
-    """The ready line of a crib that runs for the duration of the block."""
+    """Run a crib until the block ends. Yields its ready line."""
     with (
         (folder / "serve.log").open("wb") as log,
         subprocess.Popen(command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=log, text=True) as process,
@@ -189,6 +191,6 @@ PAGE = TESTS.parent / "docs" / "conformance.md"
 
 
 def row(run: Run, tally: Tally) -> str:
-    """The line of the published table for one run."""
+    """Return the line of the published table for a run."""
     cells = (run.side, run.version, run.upstream, tally.scenarios, tally.passed, tally.failed, tally.warnings)
     return f"| {' | '.join(map(str, cells))} |"

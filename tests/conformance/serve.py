@@ -1,6 +1,7 @@
-"""`toolcrib serve` in a process of its own, with the owner's token added to every request.
+"""`toolcrib serve` in its own process, with the owner's token added to every request.
 
 The conformance suite knows no token. Everything else is the installed program: its own command, event loop and extras.
+
 """
 
 from pathlib import Path
@@ -15,7 +16,7 @@ from toolcrib.web import run
 
 
 def main() -> None:
-    """Serve as the command line says."""
+    """Serve as the command line requests."""
     home = prepare_home(Path(Environment.current()["TOOLCRIB_HOME"]))
     token = (b"authorization", f"Bearer {owner_token(home)}".encode())
     make = run.create_app

@@ -1,4 +1,4 @@
-"""The official conformance suite: how it is run, and what it found."""
+"""Runs the official conformance suite and reads its results."""
 
 import json
 import subprocess
@@ -21,6 +21,7 @@ class Tally:
     """The numbers of a run: scenarios, and checks that passed, failed or warned.
 
     A check that the suite repeats for several requests counts once, because their number depends on timing.
+
     """
 
     scenarios: int
@@ -31,7 +32,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the suite found. `output` is all that it wrote, `findings` every check that is not fine."""
+    """The result of the suite. `output` is all its output, `findings` every check that did not pass."""
 
     exit_code: int
     tally: Tally
@@ -40,7 +41,7 @@ class Verdict:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing failed and nothing warned."""
+        """Return whether no check failed or warned."""
         return (self.exit_code, self.tally.failed, self.tally.warnings) == (0, 0, 0) and self.tally.passed > 0
 
     def __str__(self) -> str:
@@ -50,7 +51,7 @@ class Verdict:
 def run_suite(
     programs: Path, side: Side, options: list[str], folder: Path, variables: Mapping[str, str] | None = None
 ) -> Verdict:
-    """Run the suite with an environment and a home of its own."""
+    """Run the suite with an empty environment and its own home."""
     results = folder / "results"
     script = programs.parent / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     command = [str(programs / "node"), str(script), side, *options, "--output-dir", str(results)]
@@ -67,7 +68,7 @@ def run_suite(
 
 
 def _checks(results: Path) -> Iterator[tuple[str, JsonObject]]:
-    """Every check with the directory of its scenario."""
+    """Return every check with the directory of its scenario."""
     for file in sorted(results.rglob("checks.json")):
         checks: list[JsonObject] = json.loads(file.read_text(encoding="utf-8"))
         yield from ((str(file.parent.relative_to(results)), check) for check in checks)

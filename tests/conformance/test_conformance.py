@@ -23,7 +23,7 @@ from long_tests import takes_long
 
 
 def _when(run: Run) -> tuple[pytest.MarkDecorator, ...]:
-    """Runs of the newest version are short, and so is that of a server of 2025-11-25 over HTTP."""
+    """Runs of the newest version are short, and so is the server of 2025-11-25 over HTTP."""
     return () if run.version == "2026-07-28" or run == ("server", "2025-11-25", "http") else (takes_long,)
 
 
@@ -56,6 +56,6 @@ def test_crib_passes_the_scenarios_of_extensions(
     assert extension_row(name, verdict.tally) in PAGE.read_text(encoding="utf-8"), "Run `make conformance`."
 
 
-def test_published_versions_are_the_locked_ones() -> None:
+def test_published_versions_match_the_locked_ones() -> None:
     published = dict(re.findall(r"^- (.+): `(.+)`$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
     assert published == versions()

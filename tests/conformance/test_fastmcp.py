@@ -1,4 +1,4 @@
-"""The FastMCP client, a real client of others, against a running crib: the core in both eras, skills and tasks."""
+"""The FastMCP client against a running crib: the core in both eras, skills and tasks."""
 
 import json
 import sys
@@ -55,7 +55,7 @@ async def lab(tmp_path: Path) -> AsyncGenerator[Lab]:
 
 
 async def drive(lab: Lab, era: ModeName, home: Path, config: pytest.Config) -> JsonObject:
-    """What the FastMCP client saw, run with an environment and a home of its own."""
+    """Run the FastMCP client with an empty environment and its own home. Returns what it received."""
     python = installed("fastmcp", config) / "bin" / "python"
     command = [str(python), "-I", str(DRIVER), f"{lab.url}/mcp", lab.token, era]
     with anyio.fail_after(120):
@@ -65,7 +65,7 @@ async def drive(lab: Lab, era: ModeName, home: Path, config: pytest.Config) -> J
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
-async def test_it_uses_the_core_and_in_the_modern_era_the_extensions(
+async def test_fastmcp_client_uses_the_core_and_modern_extensions(
     lab: Lab, era: ModeName, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     seen = await drive(lab, era, tmp_path, pytestconfig)

@@ -1,4 +1,4 @@
-"""The MCP Inspector's command line, a real client of others, against a running crib in both eras."""
+"""The command line of the MCP Inspector against a running crib, in both eras."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ def upstream(module: str, *arguments: str) -> JsonObject:
 
 @pytest.fixture
 async def lab(tmp_path: Path) -> AsyncGenerator[Lab]:
-    """A crib before servers of skills, apps, prompts and resources."""
+    """Run a crib with servers of skills, apps, prompts and resources."""
     stopped = make_lab(tmp_path)
     skill = tmp_path / "billing" / "refunds"
     skill.mkdir(parents=True)
@@ -53,7 +53,7 @@ async def lab(tmp_path: Path) -> AsyncGenerator[Lab]:
 
 
 async def run(programs: Path, home: Path, *arguments: str) -> str:
-    """What the Inspector prints, run with an environment and a home of its own."""
+    """Run the Inspector with an empty environment and its own home. Returns its output."""
     environment = {"PATH": f"{programs}:/usr/bin:/bin", "HOME": str(home)}
     command = [str(programs / "mcp-inspector"), "--cli", *arguments]
     with anyio.fail_after(60):
@@ -72,7 +72,7 @@ def over_http(lab: Lab, era: str) -> tuple[str, ...]:
 
 
 @ERAS
-async def test_it_lists_and_calls_over_http(lab: Lab, node_programs: Path, tmp_path: Path, era: str) -> None:
+async def test_inspector_lists_and_calls_over_http(lab: Lab, node_programs: Path, tmp_path: Path, era: str) -> None:
     way = over_http(lab, era)
     listed = await inspect(node_programs, tmp_path, *way, "--method", "tools/list")
     assert "lab_echo" in {tool["name"] for tool in listed["tools"]}
@@ -80,7 +80,7 @@ async def test_it_lists_and_calls_over_http(lab: Lab, node_programs: Path, tmp_p
     assert (await inspect(node_programs, tmp_path, *way, *call))["structuredContent"] == {"said": "hello"}
 
 
-async def test_it_lists_and_calls_over_stdio(lab: Lab, node_programs: Path, tmp_path: Path) -> None:
+async def test_inspector_lists_and_calls_over_stdio(lab: Lab, node_programs: Path, tmp_path: Path) -> None:
     way = (sys.executable, "-m", "toolcrib", "stdio", "--home", str(lab.home))
     listed = await inspect(node_programs, tmp_path, *way, "--method", "tools/list")
     assert "toolcrib_ping" in {tool["name"] for tool in listed["tools"]}
@@ -89,7 +89,9 @@ async def test_it_lists_and_calls_over_stdio(lab: Lab, node_programs: Path, tmp_
 
 
 @ERAS
-async def test_it_lists_prompts_and_reads_resources(lab: Lab, node_programs: Path, tmp_path: Path, era: str) -> None:
+async def test_inspector_lists_prompts_and_reads_resources(
+    lab: Lab, node_programs: Path, tmp_path: Path, era: str
+) -> None:
     way = over_http(lab, era)
     listed = await inspect(node_programs, tmp_path, *way, "--method", "prompts/list")
     assert "far_greet" in {prompt["name"] for prompt in listed["prompts"]}
@@ -100,7 +102,7 @@ async def test_it_lists_prompts_and_reads_resources(lab: Lab, node_programs: Pat
 
 
 @ERAS
-async def test_it_finds_the_app_of_each_tool(lab: Lab, node_programs: Path, tmp_path: Path, era: str) -> None:
+async def test_inspector_finds_the_app_of_each_tool(lab: Lab, node_programs: Path, tmp_path: Path, era: str) -> None:
     way = (*over_http(lab, era), "--advertise-apps", "--app-info", "--method", "tools/call")
     for server, uri in (("maps", "ui://panel"), ("weather", "ui://weather/panel")):
         info = await inspect(node_programs, tmp_path, *way, "--tool-name", f"{server}_show")
@@ -108,7 +110,7 @@ async def test_it_finds_the_app_of_each_tool(lab: Lab, node_programs: Path, tmp_
         assert info["csp"] == {"connectDomains": ["https://api.example.com"]}
 
 
-async def test_it_verifies_every_skill(lab: Lab, node_programs: Path, tmp_path: Path) -> None:
+async def test_inspector_verifies_every_skill(lab: Lab, node_programs: Path, tmp_path: Path) -> None:
     """Run the Inspector's own checks of SEP-2640 on each manifest, and on each file by size and digest."""
     way = (*over_http(lab, "modern"), "--verify", "--require-digests")
     reports = await run(node_programs, tmp_path, *way, "--method", "skills/list")
@@ -118,6 +120,6 @@ async def test_it_verifies_every_skill(lab: Lab, node_programs: Path, tmp_path: 
     got = await inspect(node_programs, tmp_path, *way, "--method", "skills/get", "--uri", uri)
     for report in (*by_uri.values(), got):
         assert (report["ok"], report["outcome"]) == (True, "verified"), report
-        # Several agents may have a skill of one name: the text allows it, and the Inspector notes it.
+        # Several agents may have a skill of the same name. The specification allows it; the Inspector reports it.
         assert {found["code"] for found in report["conformance"]} <= {"duplicate-name"}, report
     assert [file["uri"] for file in got["files"]] == [uri, "skill://billing/refunds/table.md"], got

@@ -1,4 +1,4 @@
-"""The pages of docs as a reader follows them: their commands, beside a crib that runs in a home of the reader's own."""
+"""Runs the commands of the pages in docs, beside a crib that runs in a home of the reader's own."""
 
 import os
 import re
@@ -13,24 +13,24 @@ PAGES = Path(__file__).resolve().parents[2] / "docs"
 
 
 def page(name: str) -> str:
-    """The text of a page."""
+    """Return the text of a page."""
     return (PAGES / f"{name}.md").read_text(encoding="utf-8")
 
 
 def commands(text: str) -> list[str]:
-    """The command lines of a page, in their order."""
+    """Return the command lines of a page, in order."""
     return re.findall(r"^ *(toolcrib .*)$", text, re.MULTILINE)
 
 
 def reader(folder: Path, **variables: str) -> Shell:
-    """Somebody with an empty HOME, who has the program on the path."""
+    """Return a shell with an empty HOME and the program on the path."""
     path = os.pathsep.join((str(Path(sys.executable).parent), "/usr/bin", "/bin"))
     home = {"HOME": str(folder), "TOOLCRIB_HOME": str(folder / "crib"), "TOOLCRIB_PORT": "0"}
     return Shell(folder, {**home, "PATH": path, **variables})
 
 
 def follow(shell: Shell, lines: Sequence[str]) -> list[str]:
-    """Run command lines one after the other; what each printed. All of them have to succeed."""
+    """Run command lines in order, which must succeed, and return their outputs."""
     printed: list[str] = []
     for line in lines:
         words = [word.replace("~", str(shell.folder)) for word in shlex.split(line, comments=True)]

@@ -1,4 +1,4 @@
-"""The commands of docs/agents.md, run in their order as a reader would, in an empty HOME."""
+"""The commands of docs/agents.md, run in order in an empty HOME."""
 
 import json
 from pathlib import Path
@@ -23,7 +23,7 @@ def write(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> None:
+def test_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
     write(tmp_path / ".claude" / "agents" / "tester-x.md", SUB_AGENT)
     write(tmp_path / "skills" / "pdf" / "SKILL.md", SKILL)
     write(tmp_path / "agents.json", json.dumps([FOREIGN]))

@@ -1,4 +1,4 @@
-"""docs/chat.md: its commands, run in their order as a reader would, and its table of commands within a chat."""
+"""docs/chat.md: its commands, run in order, and its table of chat commands."""
 
 import re
 import shlex
@@ -20,7 +20,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "chat.md").read_text(enco
 
 
 class Runtime(PlayedRunner):
-    """Says the same to everything, in place of Claude Code."""
+    """Gives every prompt the same answer, in place of Claude Code."""
 
     name = "claude"
 
@@ -33,7 +33,7 @@ async def serving(home: Path, environment: Environment) -> AsyncGenerator[None]:
 
 
 async def run(line: str, folder: Path, environment: dict[str, str]) -> str:
-    """One command line of the page; what it prints. It has to succeed."""
+    """Run a command line of the page, which must succeed, and return its output."""
     words = shlex.split(line, comments=True)[1:]
     done = await anyio.to_thread.run_sync(Shell(folder, environment).run, *words)
     assert done.returncode == 0, f"{line}: {done.stderr}"
@@ -41,23 +41,23 @@ async def run(line: str, folder: Path, environment: dict[str, str]) -> str:
 
 
 @pytest.mark.anyio
-async def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> None:
+async def test_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
     folder, home = tmp_path, tmp_path / "crib"
     bare = bare_environment(folder)
     environment = {**bare, "TOOLCRIB_HOME": str(home)}
     lines: list[str] = re.findall(r"^toolcrib .*$", PAGE, re.MULTILINE)
     assert len(lines) >= 12
-    said: list[str] = []
+    outputs: list[str] = []
     async with serving(home, bare):
         for line in lines:
             known = await run("toolcrib sessions list --json", folder, environment)
             ids: list[str] = re.findall(r'"id": "([0-9a-f]{8})', known)
-            said.append(await run(line.replace(" ID", f" {ids[-1]}" if ids else " ID"), folder, environment))
-    assert said[0] == "Here I am.\n"
-    assert '"kind": "done"' in said[1]
+            outputs.append(await run(line.replace(" ID", f" {ids[-1]}" if ids else " ID"), folder, environment))
+    assert outputs[0] == "Here I am.\n"
+    assert '"kind": "done"' in outputs[1]
     assert "# A good talk" in (folder / "talk.md").read_text(encoding="utf-8")
 
 
-def test_the_table_of_commands_within_a_chat_is_that_of_the_code() -> None:
+def test_table_of_chat_commands_matches_the_code() -> None:
     rows = [f"| `{f'/{name} {command.takes}'.rstrip()}` | {command.help} |" for name, command in COMMANDS.items()]
     assert "\n".join(rows) in PAGE

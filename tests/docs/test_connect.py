@@ -1,4 +1,4 @@
-"""docs/connect.md: its table has the apps there are, and its commands work in their order."""
+"""docs/connect.md: its table lists all apps, and its commands work in order."""
 
 import re
 import shlex
@@ -12,18 +12,18 @@ from toolcrib.servers.export import takes_http
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "connect.md").read_text(encoding="utf-8")
 
 
-def test_the_table_of_apps_is_what_the_code_writes_now() -> None:
+def test_table_of_apps_is_up_to_date() -> None:
     assert reference.connect_page(PAGE) == PAGE, "run `make docs`"
 
 
-def test_the_table_names_every_app_and_how_it_is_connected() -> None:
+def test_table_lists_every_app_and_its_transport() -> None:
     rows = re.findall(r"^\| \[([^]]+)\]\(\S+\) \| `([\w-]+)` \|.*\| (HTTP|stdio|) \| (yes|) \|$", PAGE, re.MULTILINE)
     connected = {(title, name, over) for title, name, over, _ in rows if over}
     assert connected == {(row.title, row.name, "HTTP" if takes_http(row.name) else "stdio") for row in CONNECTABLE}
     assert len(rows) >= 50
 
 
-def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> None:
+def test_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
     shell = Shell.at(tmp_path)
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""docs/crew.md names the crew tools with their marks, and its commands work."""
+"""docs/crew.md lists the crew tools with their marks, and its commands work."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ PAGE = page("crew")
 LISTED: dict[str, str] = dict(re.findall(r"`(crib_\w+)`(?: \(([ps, ]+)\))?[,| ]", PAGE.split("## ")[0]))
 
 
-def test_every_tool_that_needs_nothing_else_is_in_the_table_with_its_marks() -> None:
+def test_table_lists_every_tool_without_requirements_and_its_marks() -> None:
     definitions = crew_server({}).definitions.items()
     marks = {name: definition.marks for name, definition in definitions if not definition.requires}
     assert set(marks) <= set(LISTED)
@@ -18,11 +18,11 @@ def test_every_tool_that_needs_nothing_else_is_in_the_table_with_its_marks() -> 
         assert ("p" in LISTED[name], "s" in LISTED[name]) == (mark.privileged, mark.scheduler_blocked), name
 
 
-def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> None:
+def test_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
     person = reader(tmp_path)
     lines = commands(PAGE)
     assert len(lines) == 6
     with person.serving():
-        said = "".join(follow(person, lines))
-    assert "deploy" in said
-    assert '"complete":true' in said
+        output = "".join(follow(person, lines))
+    assert "deploy" in output
+    assert '"complete":true' in output

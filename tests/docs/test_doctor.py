@@ -1,4 +1,4 @@
-"""docs/doctor.md: it names every check there is, and its commands work."""
+"""docs/doctor.md lists every check, and its commands work."""
 
 import re
 import shlex
@@ -11,12 +11,12 @@ from toolcrib.doctor.examine import CHECKS
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
 
 
-def test_the_table_names_every_check() -> None:
+def test_table_lists_every_check() -> None:
     named = re.findall(r"^\| `(\w+)` \|", PAGE[PAGE.index("| check |") :], re.MULTILINE)
     assert set(named) == {*CHECKS, *ASKED, "trust"}
 
 
-def test_every_command_of_the_page_works(tmp_path: Path) -> None:
+def test_commands_of_the_page_work(tmp_path: Path) -> None:
     shell = Shell.at(tmp_path)
     for directory in (shell.home, shell.home / "tools"):
         directory.chmod(0o700)

@@ -1,4 +1,4 @@
-"""docs/extensions.md: every test that it names exists, and every requirement without one says so."""
+"""docs/extensions.md: every test it names exists, and every requirement without a test is marked."""
 
 import re
 
@@ -8,7 +8,7 @@ PAGE = PAGES / "extensions.md"
 TESTS = PAGES.parent / "tests"
 
 
-def test_every_requirement_names_a_test_that_exists() -> None:
+def test_tests_named_by_requirements_exist() -> None:
     known = {
         name for file in TESTS.rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))
     }

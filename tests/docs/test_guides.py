@@ -1,4 +1,4 @@
-"""The guides of docs, followed as a reader would in an empty HOME, and the site that is built from all pages."""
+"""The guides of docs, followed in an empty HOME, and the site built from all pages."""
 
 import os
 import re
@@ -16,12 +16,12 @@ SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
 
 def program(name: str) -> str:
-    """The only Python program of a page."""
+    """Return the only Python program of a page."""
     [found] = re.findall(r"^```python\n(.*?)^```$", page(name), re.MULTILINE | re.DOTALL)
     return found
 
 
-def test_the_tutorial_works_in_its_order(tmp_path: Path) -> None:
+def test_tutorial_works_in_order(tmp_path: Path) -> None:
     person = reader(tmp_path)
     person.run("settings")
     tools = tmp_path / "crib" / "tools"
@@ -38,7 +38,7 @@ def test_the_tutorial_works_in_its_order(tmp_path: Path) -> None:
 
 @takes_long
 @pytest.mark.parametrize("name", ["fewer-tokens", "projects", "approvals-in-code", "migrate", "service"])
-def test_the_commands_of_a_guide_work_in_their_order(tmp_path: Path, name: str) -> None:
+def test_commands_of_guides_work_in_order(tmp_path: Path, name: str) -> None:
     person = reader(tmp_path)
     lines = commands(page(name))
     assert len(lines) >= 3
@@ -46,7 +46,7 @@ def test_the_commands_of_a_guide_work_in_their_order(tmp_path: Path, name: str) 
         follow(person, lines)
 
 
-def test_the_program_that_approves_calls_does_so(tmp_path: Path) -> None:
+def test_approval_program_of_the_page_approves_a_call(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program("approvals-in-code")],
         cwd=tmp_path,
@@ -59,19 +59,19 @@ def test_the_program_that_approves_calls_does_so(tmp_path: Path) -> None:
     assert "Sent to ada." in done.stdout, done.stderr
 
 
-def test_the_site_has_every_page() -> None:
+def test_site_lists_every_page() -> None:
     listed = set(re.findall(r": docs/(\S+\.md)$", SITE, re.MULTILINE))
     assert listed == {path.relative_to(PAGES).as_posix() for path in PAGES.rglob("*.md")}
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
-def test_pages_that_the_project_links_are_in_the_site(name: str) -> None:
+def test_site_lists_the_pages_that_the_project_links(name: str) -> None:
     linked = re.findall(r"\]\(([^):#]+\.md)[#)]", (ROOT / name).read_text(encoding="utf-8"))
     assert set(linked) <= set(re.findall(r": (\S+\.md)$", SITE, re.MULTILINE))
 
 
 @takes_long
-def test_the_site_is_built_and_every_link_of_it_leads_somewhere() -> None:
+def test_site_builds_without_broken_links() -> None:
     done = subprocess.run(["sh", "scripts/site.sh"], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (ROOT / "build" / "site" / "docs" / "tutorial.html").is_file()

@@ -1,4 +1,4 @@
-"""The commands of docs/permissions.md, run in their order as a reader would; the rules it shows can be used."""
+"""docs/permissions.md: its commands, run in order in an empty HOME, and the rules it shows."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from toolcrib.gate.policy.rule_parser import read_rules_file
 PAGE = page("permissions")
 
 
-def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> None:
+def test_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
     person = reader(tmp_path)
     lines = commands(PAGE)
     assert len(lines) >= 15
@@ -20,7 +20,7 @@ def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> None:
     assert (tmp_path / "records.jsonl").read_bytes().count(b"\n") > 0
 
 
-def test_the_rules_of_the_page_are_rules() -> None:
+def test_rules_and_limits_of_the_page_are_valid() -> None:
     shown = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     read = [read_rules_file(each, "toolcrib.toml", "user", Names()) for each in shown]
     assert [(len(each.rules), each.problems) for each in read] == [(2, ()), (0, ()), (2, ()), (0, ())]

@@ -1,6 +1,7 @@
-"""The proxies of docs/deploy.md, run with the page's own files in front of two nodes on the page's own addresses.
+"""The proxies of docs/deploy.md, with the page's own files and addresses, before two nodes.
 
 Each machine of the page is a network namespace.
+
 """
 
 import json
@@ -38,14 +39,14 @@ STREAM = "application/json, text/event-stream"
 
 
 def block(kind: str) -> str:
-    """The file of one kind that the page shows."""
+    """Return the only file of one language on the page."""
     (found,) = re.findall(rf"^```{kind}\n(.*?)^```$", page("deploy"), re.MULTILINE | re.DOTALL)
     return found
 
 
 @dataclass
 class Lan:
-    """The machines of the page, with their nodes, and the certificate of the proxy."""
+    """The machines of the page with their nodes, and the proxy's certificate."""
 
     played: PlayedCluster
     proxy: Namespace
@@ -56,7 +57,7 @@ class Lan:
     certificate: Path
 
     def start(self, number: int) -> NamespacedNode:
-        """Start the first or second node, as the page does; return it when it is ready."""
+        """Start the first or second node like the page, and return it when it is ready."""
         space, shell = self.nodes[number].space, self.nodes[number].shell
         node = _launch(self.played, space, shell)
         self.played.await_ready(node)
@@ -74,15 +75,15 @@ def _launch(played: PlayedCluster, space: Namespace, shell: Shell) -> Namespaced
 
 
 def create_token(shell: Shell, source: str) -> str:
-    """Create a token as the page does, in a process of its own; return its secret."""
-    made = shell.run("tokens", "create", source, "--source", source, "--json", preexec=("env",))
-    assert made.returncode == 0, made.stdout + made.stderr
-    return str(json.loads(made.stdout)["secret"])
+    """Create a token with the page's command in a new process, and return its secret."""
+    calls = shell.run("tokens", "create", source, "--source", source, "--json", preexec=("env",))
+    assert calls.returncode == 0, calls.stdout + calls.stderr
+    return str(json.loads(calls.stdout)["secret"])
 
 
 @pytest.fixture(scope="module")
 def lan(tmp_path_factory: pytest.TempPathFactory) -> Generator[Lan]:
-    """Two nodes, their database, a machine for the proxy and one for clients."""
+    """Run two nodes and their database, with a machine for the proxy and one for clients."""
     folder = tmp_path_factory.mktemp("lan")
     machines = {"proxy": "10.0.0.1", "database": "10.0.0.2", "one": "10.0.0.5", "two": "10.0.0.6", "client": "10.0.0.9"}
     with local_network(**machines) as (proxy, far, one, two, client):
@@ -103,7 +104,7 @@ def lan(tmp_path_factory: pytest.TempPathFactory) -> Generator[Lan]:
 
 
 def nginx(lan: Lan, folder: Path) -> tuple[list[str], Path]:
-    """The command of nginx with the page's file, and the authority of its certificate."""
+    """Return the command of nginx with the page's file, and its certificate authority."""
     text = block("nginx").replace(f"/etc/ssl/{NAME}.pem", str(lan.certificate))
     site = folder / "site.conf"
     site.write_text(text.replace(f"/etc/ssl/{NAME}.key", str(lan.certificate)), encoding="utf-8")
@@ -120,14 +121,14 @@ def nginx(lan: Lan, folder: Path) -> tuple[list[str], Path]:
 
 
 def haproxy(lan: Lan, folder: Path) -> tuple[list[str], Path]:
-    """The command of HAProxy with the page's file, and the authority of its certificate."""
+    """Return the command of HAProxy with the page's file, and its certificate authority."""
     file = folder / "haproxy.cfg"
     file.write_text(block("haproxy").replace(f"/etc/haproxy/{NAME}.pem", str(lan.certificate)), encoding="utf-8")
     return ["haproxy", "-db", "-f", str(file)], lan.certificate
 
 
 def caddy(lan: Lan, folder: Path) -> tuple[list[str], Path]:
-    """The command of Caddy with the page's file, and the authority of its certificate, which is its own here."""
+    """Return the command of Caddy with the page's file, and its own certificate authority."""
     file = folder / "Caddyfile"
     settings = "{\n    local_certs\n    skip_install_trust\n    admin off\n    auto_https disable_redirects\n}\n"
     file.write_text(settings + block("caddy"), encoding="utf-8")
@@ -135,7 +136,7 @@ def caddy(lan: Lan, folder: Path) -> tuple[list[str], Path]:
 
 
 MOST_REFUSED = {"nginx": 3, "haproxy": 3, "caddy": 3}
-"""Calls that a proxy may refuse while a node restarts."""
+"""The most calls that a proxy may refuse while a node restarts."""
 PROXIES = {"nginx": nginx, "haproxy": haproxy, "caddy": caddy}
 
 
@@ -145,10 +146,10 @@ class Client:
     def __init__(self, lan: Lan, authority: Path) -> None:
         self._lan = lan
         self._tls = ssl.create_default_context(cafile=str(authority))
-        self._tls.check_hostname = False  # it connects by number; the certificate itself is verified
+        self._tls.check_hostname = False  # it connects by address; the certificate itself is verified
 
     def open(self) -> httpx2.Client:
-        """Return a client whose connections begin in the thread that uses it."""
+        """Return a client whose connections are opened in the calling thread."""
         headers = {"authorization": f"Bearer {self._lan.token}", "host": NAME}
         return httpx2.Client(
             base_url="https://10.0.0.1", verify=self._tls, headers=headers, timeout=stretched(WAIT_SECONDS),
@@ -166,17 +167,17 @@ class Client:
 
     def request(self, method: str, path: str, body: Json = None, **headers: str) -> httpx2.Response:
         """Send one request."""
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        passed = {name.replace("_", "-"): value for name, value in headers.items()}
         extensions = {"sni_hostname": NAME}
-        return self.run(lambda client: client.request(method, path, json=body, headers=given, extensions=extensions))
+        return self.run(lambda client: client.request(method, path, json=body, headers=passed, extensions=extensions))
 
     def post(self, body: JsonObject, **headers: str) -> httpx2.Response:
         """Send one MCP message."""
-        given = {"accept": STREAM, "authorization": f"Bearer {self._lan.mcp_token}", **headers}
-        return self.request("POST", "/mcp", {"jsonrpc": "2.0", **body}, **given)
+        passed = {"accept": STREAM, "authorization": f"Bearer {self._lan.mcp_token}", **headers}
+        return self.request("POST", "/mcp", {"jsonrpc": "2.0", **body}, **passed)
 
     def call(self, marker: str, seconds: float = 0.0) -> httpx2.Response:
-        """Call the tool that writes its marker down."""
+        """Call the tool that records its marker."""
         name, arguments = "counter_slow", {"marker": marker, "seconds": seconds}
         envelope: JsonObject = {VERSION_KEY: MODERN_VERSION, CAPABILITIES_KEY: {}}
         params: JsonObject = {"name": name, "arguments": arguments, "_meta": envelope}
@@ -207,16 +208,16 @@ def proxied(lan: Lan, name: str, folder: Path) -> Generator[Client]:
         log.close()
 
 
-def each_proxy(name: str) -> None:
-    """Skip the test where the proxy is not installed."""
+def skip_if_missing(name: str) -> None:
+    """Skip the test if the proxy is not installed."""
     if shutil.which(name, path="/usr/sbin:/usr/bin:/bin") is None:
         pytest.skip(f"needs the program {name}")
 
 
 @takes_long
 @pytest.mark.parametrize("name", PROXIES)
-def test_call_on_a_killed_node_is_not_repeated_by_the_proxy(lan: Lan, name: str, tmp_path: Path) -> None:
-    each_proxy(name)
+def test_proxy_does_not_repeat_a_call_on_a_killed_node(lan: Lan, name: str, tmp_path: Path) -> None:
+    skip_if_missing(name)
     with proxied(lan, name, tmp_path) as client:
         marker = f"killed behind {name}"
         answers: list[int] = []
@@ -234,7 +235,7 @@ def test_call_on_a_killed_node_is_not_repeated_by_the_proxy(lan: Lan, name: str,
         assert not calling.is_alive()
         assert 200 not in answers
         assert lan.played.calls.count(marker) == 1
-        for number in range(6):  # the other node answers meanwhile
+        for number in range(6):  # the other node answers in the meantime
             wait_for(lambda number=number: client.call(f"{name} without {number}").status_code == 200)
         lan.start(busy)
 
@@ -242,23 +243,23 @@ def test_call_on_a_killed_node_is_not_repeated_by_the_proxy(lan: Lan, name: str,
 @takes_long
 @pytest.mark.parametrize("name", PROXIES)
 def test_legacy_session_works_on_every_node_behind_the_proxy(lan: Lan, name: str, tmp_path: Path) -> None:
-    each_proxy(name)
+    skip_if_missing(name)
     with proxied(lan, name, tmp_path) as client:
         session = open_session(client)
-        for number in range(2, 8):  # the proxy takes turns
+        for number in range(2, 8):  # the proxy alternates between the nodes
             listed = client.post({"id": number, "method": "tools/list"}, **session)
             assert "counter_slow" in listed.text, listed.text
 
 
 def busy_nodes(lan: Lan) -> list[int]:
-    """The nodes that have a call in flight."""
+    """Return the nodes that have a call in flight."""
     listed = lan.nodes[0].request("GET", "/api/nodes").json()
     addresses = [each["address"] for each in listed if each["load"] and each["state"] == "alive"]
     return [at for at, node in enumerate(lan.nodes) if f"http://{node.space.far}:4242" in addresses]
 
 
 def open_session(client: Client) -> dict[str, str]:
-    """Open a legacy session; return the headers of its further requests."""
+    """Open a legacy session and return the headers of its further requests."""
     hello: JsonObject = {
         "protocolVersion": HANDSHAKE_VERSION,
         "capabilities": {},
@@ -274,7 +275,7 @@ def open_session(client: Client) -> dict[str, str]:
 @takes_long
 @pytest.mark.parametrize("name", PROXIES)
 def test_rest_call_waits_behind_the_proxy_until_it_is_approved_on_any_node(lan: Lan, name: str, tmp_path: Path) -> None:
-    each_proxy(name)
+    skip_if_missing(name)
     with proxied(lan, name, tmp_path) as client:
         listed = client.request("GET", "/api/tools")
         assert "counter/slow" in [tool["ref"] for tool in listed.json()]
@@ -298,7 +299,7 @@ def test_rest_call_waits_behind_the_proxy_until_it_is_approved_on_any_node(lan: 
 @takes_long
 @pytest.mark.parametrize("name", PROXIES)
 def test_large_bodies_pass_the_proxy_up_to_the_limit_of_the_crib(lan: Lan, name: str, tmp_path: Path) -> None:
-    each_proxy(name)
+    skip_if_missing(name)
     with proxied(lan, name, tmp_path) as client:
         session = open_session(client)
         for size, status in ((4_000_000, 200), (5_000_000, 413)):
@@ -309,8 +310,8 @@ def test_large_bodies_pass_the_proxy_up_to_the_limit_of_the_crib(lan: Lan, name:
 
 @takes_long
 @pytest.mark.parametrize("name", PROXIES)
-def test_stream_behind_the_proxy_announces_every_change_on_any_node(lan: Lan, name: str, tmp_path: Path) -> None:
-    each_proxy(name)
+def test_stream_behind_the_proxy_announces_changes_of_every_node(lan: Lan, name: str, tmp_path: Path) -> None:
+    skip_if_missing(name)
     with proxied(lan, name, tmp_path) as client:
         session = open_session(client)
         announced: queue.Queue[str] = queue.Queue()
@@ -338,7 +339,7 @@ def test_stream_behind_the_proxy_announces_every_change_on_any_node(lan: Lan, na
 
         following = threading.Thread(target=lambda: client.run(follow), daemon=True)
         following.start()
-        await_announcement()  # it is open
+        await_announcement()  # the stream is open
         for node in lan.nodes:
             body: JsonObject = {"effect": "deny", "pattern": "counter/slow"}
             rule = node.request("POST", "/api/policy/rules", body).json()["id"]
@@ -354,8 +355,8 @@ def test_stream_behind_the_proxy_announces_every_change_on_any_node(lan: Lan, na
 
 @takes_long
 @pytest.mark.parametrize("name", PROXIES)
-def test_what_belongs_to_the_owner_is_not_served_through_the_proxy(lan: Lan, name: str, tmp_path: Path) -> None:
-    each_proxy(name)
+def test_proxy_does_not_serve_the_owners_routes_and_token(lan: Lan, name: str, tmp_path: Path) -> None:
+    skip_if_missing(name)
     with proxied(lan, name, tmp_path) as client:
         owner = f"Bearer {lan.nodes[0].token}"
         for path in ("/api/events", "/api/sessions", "/api/tools", "/"):
@@ -373,8 +374,8 @@ def test_what_belongs_to_the_owner_is_not_served_through_the_proxy(lan: Lan, nam
 
 @takes_long
 @pytest.mark.parametrize("name", PROXIES)
-def test_node_that_restarts_behind_the_proxy_loses_and_repeats_no_call(lan: Lan, name: str, tmp_path: Path) -> None:
-    each_proxy(name)
+def test_restarting_node_behind_the_proxy_loses_and_repeats_no_call(lan: Lan, name: str, tmp_path: Path) -> None:
+    skip_if_missing(name)
     with proxied(lan, name, tmp_path) as client:
         ended = threading.Event()
         statuses: dict[str, int] = {}
@@ -398,10 +399,12 @@ def test_node_that_restarts_behind_the_proxy_loses_and_repeats_no_call(lan: Lan,
         wait_for(lambda: len(statuses) > before + 5)
         ended.set()
         calling.join(stretched(30))
-        made = lan.played.calls
-        assert all(made.count(marker) <= 1 for marker in statuses)
-        assert all(made.count(marker) == 1 for marker, status in statuses.items() if status == 200)
-        assert not any(made.count(marker) for marker, status in statuses.items() if status == 502), "it may be repeated"
+        calls = lan.played.calls
+        assert all(calls.count(marker) <= 1 for marker in statuses)
+        assert all(calls.count(marker) == 1 for marker, status in statuses.items() if status == 200)
+        assert not any(calls.count(marker) for marker, status in statuses.items() if status == 502), (
+            "it may be repeated"
+        )
         assert list(statuses.values())[-3:] == [200] * 3
         refused = [status for status in statuses.values() if status != 200]
         assert len(refused) <= MOST_REFUSED[name], statuses
@@ -410,12 +413,12 @@ def test_node_that_restarts_behind_the_proxy_loses_and_repeats_no_call(lan: Lan,
 @takes_long
 def test_node_accepts_no_connection_past_its_proxy(lan: Lan) -> None:
     def ask(**headers: str) -> int:
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        return httpx2.get("http://10.0.0.5:4242/api/tools", headers=given, trust_env=False, timeout=30).status_code
+        passed = {name.replace("_", "-"): value for name, value in headers.items()}
+        return httpx2.get("http://10.0.0.5:4242/api/tools", headers=passed, trust_env=False, timeout=30).status_code
 
     bearer = f"Bearer {lan.token}"
     assert lan.proxy.run(lambda: ask(authorization=bearer)) == 200
     for spoofed in ("127.0.0.1", "10.0.0.1", ""):
         forwarded = {"x_forwarded_for": spoofed, "x_real_ip": spoofed, "forwarded": f"for={spoofed}"} if spoofed else {}
-        assert lan.client.run(lambda given=forwarded: ask(authorization=bearer, **given)) == 403
+        assert lan.client.run(lambda passed=forwarded: ask(authorization=bearer, **passed)) == 403
     assert lan.client.run(lambda: ask(toolcrib_node="forged", authorization=bearer)) == 403

@@ -1,4 +1,4 @@
-"""Every example of the README, run as a reader would: in an empty HOME, with the installed program."""
+"""The examples of the README, run in an empty HOME with the installed program."""
 
 import json
 import os
@@ -36,14 +36,14 @@ def blocks(language: str) -> list[str]:
 
 
 def client_settings() -> dict[str, dict[str, Any]]:
-    """What the README tells MCP clients, by transport."""
+    """Return the README's settings for MCP clients, by transport."""
     written = [json.loads(text)["mcpServers"]["toolcrib"] for text in blocks("json")]
     return {each.get("type", "stdio"): each for each in written}
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Somebody with an empty HOME who follows the README."""
+    """Follows the README with an empty HOME."""
 
     folder: Path
     environment: dict[str, str]
@@ -57,26 +57,26 @@ class Reader:
 
     @property
     def home(self) -> Path:
-        """The home as `toolcrib settings` tells it."""
+        """The home, as `toolcrib settings` prints it."""
         shown = json.loads(self.run("toolcrib", "settings", "--json").stdout)
         return next(Path(each["value"]) for each in shown if each["name"] == "home")
 
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Reader:
-    """The reader, after having written the tool file."""
-    kept = {
+    """Return a reader who has written the tool file."""
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("TOOLCRIB_", "XDG_")) and name != "PYTHONPATH"
     }
-    # What `uvx` would download is one of the tests' own servers here: the commands are tried, not the network.
+    # A test server replaces what `uvx` would download: the test covers the commands, not the network.
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "uvx").write_text(f"#!/bin/sh\nPYTHONPATH={ROOT / 'tests'} exec {sys.executable} -m upstreams.clock\n")
     (programs / "uvx").chmod(0o755)
-    path = os.pathsep.join((str(BIN), str(programs), kept.get("PATH", "")))
-    environment = {**kept, "HOME": str(tmp_path), "PATH": path}
+    path = os.pathsep.join((str(BIN), str(programs), inherited.get("PATH", "")))
+    environment = {**inherited, "HOME": str(tmp_path), "PATH": path}
     reader = Reader(tmp_path, environment)
     for text in blocks("python"):
         if name := re.match(r"# (tools/\w+\.py)\n", text):
@@ -88,7 +88,7 @@ def reader(tmp_path: Path) -> Reader:
 
 @asynccontextmanager
 async def serving(reader: Reader) -> AsyncGenerator[str]:
-    """`toolcrib serve` on any free port; the address of its endpoint."""
+    """Run `toolcrib serve` on a free port. Yields the address of its endpoint."""
     command = ["toolcrib", "serve", "--no-open", "--port", "0", "--json"]
     async with await anyio.open_process(command, cwd=reader.folder, env=reader.environment, stderr=None) as process:
         assert process.stdout is not None
@@ -104,7 +104,7 @@ async def serving(reader: Reader) -> AsyncGenerator[str]:
                 await process.wait()
 
 
-async def assert_the_client_can_use_the_tool(client: Client) -> None:
+async def check_tool_of_client(client: Client) -> None:
     with anyio.fail_after(30):
         names = [tool.name for tool in (await client.list_tools()).tools]
         assert "weather_forecast" in names
@@ -113,16 +113,16 @@ async def assert_the_client_can_use_the_tool(client: Client) -> None:
     assert any(isinstance(part, TextContent) and "Ulm, day 1: sunny" in part.text for part in result.content)
 
 
-def test_every_block_is_of_a_kind_that_is_tried_here_or_in_a_fresh_clone() -> None:
+def test_every_block_of_the_readme_is_tested() -> None:
     assert {language for language, _ in BLOCKS} == {"", "bash", "json", "python"}
     assert [text.split("#")[0].strip() for text in "".join(blocks("")).splitlines()] == ["make run", "make test"]
-    tried = (ROOT / "scripts" / "fresh_clone.sh").read_text(encoding="utf-8")
-    assert re.search(r"^make run ", tried, re.MULTILINE)
-    assert re.search(r"^make test$", tried, re.MULTILINE)
+    script = (ROOT / "scripts" / "fresh_clone.sh").read_text(encoding="utf-8")
+    assert re.search(r"^make run ", script, re.MULTILINE)
+    assert re.search(r"^make test$", script, re.MULTILINE)
 
 
 @pytest.mark.anyio
-async def test_the_commands_show_call_and_record_the_tool(reader: Reader) -> None:
+async def test_commands_of_the_readme_show_call_and_record_the_tool(reader: Reader) -> None:
     shown: dict[str, str] = {}
     async with serving(reader):
         for line in "".join(blocks("bash")).splitlines():
@@ -139,19 +139,19 @@ async def test_the_commands_show_call_and_record_the_tool(reader: Reader) -> Non
 
 
 @pytest.mark.anyio
-async def test_a_client_that_starts_a_process_can_use_the_tool(reader: Reader) -> None:
+async def test_stdio_client_of_the_readme_calls_the_tool(reader: Reader) -> None:
     written = client_settings()["stdio"]
     parameters = StdioServerParameters(
         command=str(BIN / written["command"]), args=written["args"], env=reader.environment, cwd=reader.folder
     )
     with anyio.fail_after(60):
         async with Client(parameters) as client:
-            await assert_the_client_can_use_the_tool(client)
+            await check_tool_of_client(client)
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_a_client_over_http_can_use_the_tool_with_the_token(reader: Reader, mode: str) -> None:
+async def test_http_client_of_the_readme_calls_the_tool_with_the_token(reader: Reader, mode: str) -> None:
     written = client_settings()["http"]
     with anyio.fail_after(60):
         async with serving(reader) as address:
@@ -162,4 +162,4 @@ async def test_a_client_over_http_can_use_the_tool_with_the_token(reader: Reader
                 httpx2.AsyncClient(headers=headers, trust_env=False, verify=PLAIN, timeout=60) as http,
                 Client(streamable_http_client(address, http_client=http), mode=mode) as client,
             ):
-                await assert_the_client_can_use_the_tool(client)
+                await check_tool_of_client(client)

@@ -1,4 +1,4 @@
-"""The commands of docs/registry.md, run in their order as a reader would, with a snapshot of a registry."""
+"""The commands of docs/registry.md, run in order with a snapshot of a registry."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The commands of docs/replay.md, run in their order as a reader would, with a scripted model."""
+"""The commands of docs/replay.md, run in order with a scripted model."""
 
 import json
 import os
@@ -30,7 +30,7 @@ GREETER = re.sub(r'about = ".*"', 'about = "Greet somebody."', TINY_SERVER).repl
 
 
 async def run(line: str, folder: Path, environment: dict[str, str]) -> str:
-    """One command line of the page; what it prints. It has to succeed."""
+    """Run a command line of the page, which must succeed, and return its output."""
     words = shlex.split(line, comments=True)[1:]
     done = await anyio.to_thread.run_sync(Shell(folder, environment).run, *words)
     assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
@@ -38,13 +38,13 @@ async def run(line: str, folder: Path, environment: dict[str, str]) -> str:
 
 
 @pytest.mark.anyio
-async def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> None:
+async def test_commands_of_the_page_work_in_order(tmp_path: Path) -> None:
     home = tmp_path / "crib"
     home.mkdir()
     (tmp_path / "greeter.py").write_text(GREETER, encoding="utf-8")
     toolbox = {"command": sys.executable, "args": [str(tmp_path / "greeter.py"), "Hello, Ada."]}
     (home / "mcp.json").write_text(json.dumps({"mcpServers": {"toolbox": toolbox}}), encoding="utf-8")
-    said: list[str] = []
+    outputs: list[str] = []
     with ScriptedModel(SCRIPT) as model:
         path = os.pathsep.join((str(Path(sys.executable).parent), "/usr/bin", "/bin"))
         environment = {**claude_environment(tmp_path, model.url), "TOOLCRIB_HOME": str(home), "PATH": path}
@@ -54,15 +54,15 @@ async def test_every_command_of_the_page_works_in_its_order(tmp_path: Path) -> N
             recorded, other = "", ""
             for line in commands(page("replay")):
                 filled = line.replace(" ID", f" {recorded}").replace(" OTHER", f" {other}")
-                said.append(await run(filled.replace("~", str(tmp_path)), tmp_path, environment))
+                outputs.append(await run(filled.replace("~", str(tmp_path)), tmp_path, environment))
                 listed = await holding.crib.sessions.list()
                 recorded, other = listed[-1].id[:8], listed[0].id[:8]
-    assert "There is one." in said[0]
-    assert "completed" in said[1]
-    assert "0 differences" in said[1]
-    assert "completed" in said[3]
-    assert "list_servers" in said[4]
+    assert "There is one." in outputs[0]
+    assert "completed" in outputs[1]
+    assert "0 differences" in outputs[1]
+    assert "completed" in outputs[3]
+    assert "list_servers" in outputs[4]
     assert "CALLS = [('mcp__toolcrib__list_servers', {})]" in (tmp_path / "test_talk.py").read_text(encoding="utf-8")
-    assert "list_servers" in said[6]
-    assert re.search(r"Recorded \d+ tools and 1 calls", said[7])
-    assert "connected" in said[9]
+    assert "list_servers" in outputs[6]
+    assert re.search(r"Recorded \d+ tools and 1 calls", outputs[7])
+    assert "connected" in outputs[9]

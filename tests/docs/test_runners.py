@@ -1,4 +1,4 @@
-"""What `docs/runners.md` says of runtimes is what there is."""
+"""docs/runners.md describes the runtimes of the program."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from toolcrib.model.errors import CODES
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "runners.md").read_text(encoding="utf-8")
 
 
-def test_the_table_of_agents_is_the_one_in_the_code() -> None:
+def test_table_of_agents_matches_the_code() -> None:
     rows = re.findall(r"^\| `([\w-]+)` \| `([^`]+)` \| `([^`]+)` \| (.+) \|$", PAGE, re.MULTILINE)
     written = {name: (command, install, mode.strip("`")) for name, command, install, mode in rows}
     assert written == {
@@ -18,7 +18,7 @@ def test_the_table_of_agents_is_the_one_in_the_code() -> None:
     }
 
 
-def test_the_example_is_an_agent_that_can_be_used_and_names_every_member() -> None:
+def test_example_runtime_is_valid_and_has_every_member() -> None:
     (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     read = read_programs(example, "toolcrib.toml")
     assert read.wrong == {}
@@ -26,7 +26,7 @@ def test_the_example_is_an_agent_that_can_be_used_and_names_every_member() -> No
     assert all(f"{member} = " in example for member in MEMBERS)
 
 
-def test_every_code_on_the_page_exists() -> None:
+def test_error_codes_of_the_page_exist() -> None:
     named = set(re.findall(r"`(runner\.\w+)`", PAGE))
     assert named
     assert named <= CODES.keys()

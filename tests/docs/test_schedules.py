@@ -1,4 +1,4 @@
-"""docs/schedules.md: its commands do what they say, and its table has every route."""
+"""docs/schedules.md: its commands work, and its table lists every route."""
 
 import os
 import re
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.anyio
 
 
 class Runtime(PlayedRunner):
-    """Says the same to everything, in place of Claude Code."""
+    """Gives every prompt the same answer, in place of Claude Code."""
 
     name = "claude"
 
 
-async def test_the_commands_work_in_their_order_and_the_table_has_every_route(tmp_path: Path) -> None:
+async def test_commands_work_in_order_and_the_table_lists_every_route(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "home")
     async with hold(settings, kind="serve", port=0, environment=Environment({"HOME": str(tmp_path)})) as holding:
         holding.crib.runners.add(Runtime({"default": [{"blocks": [{"text": "Nothing changed."}]}]}))
@@ -37,22 +37,22 @@ async def test_the_commands_work_in_their_order_and_the_table_has_every_route(tm
             words = [found["Morning"] if word == "ID" else word for word in shlex.split(line, comments=True)]
             printed[" ".join(words[1:3]) + f" {len(printed)}"] = await output_of(words, tmp_path)
         assert await holding.crib.schedules.list() != []
-    said = list(printed.values())
-    assert "At 09:00 on Monday through Friday (Europe/Berlin)" in said[0]
-    assert "Ready to run." in said[0]
-    assert "Not ready" in said[1]  # nobody is there to be asked for the tool it needs
+    outputs = list(printed.values())
+    assert "At 09:00 on Monday through Friday (Europe/Berlin)" in outputs[0]
+    assert "Ready to run." in outputs[0]
+    assert "Not ready" in outputs[1]  # no person can approve the tool that the schedule needs
     assert "completed" in next(text for name, text in printed.items() if name.startswith("schedule run"))
-    there = {
+    routes = {
         f"{method.upper()} {path}"
         for path, methods in paths.items()
         for method in methods
         if path.startswith("/api/schedules")
     }
-    assert set(re.findall(r"^\| `(\w+ /api/schedules[^`]*)`", PAGE, re.MULTILINE)) == there
+    assert set(re.findall(r"^\| `(\w+ /api/schedules[^`]*)`", PAGE, re.MULTILINE)) == routes
 
 
 async def output_of(words: list[str], folder: Path) -> str:
-    """What a command prints, which joins the crib that runs."""
+    """Run a command that joins the running crib, and return its output."""
     path = os.pathsep.join((str(Path(sys.executable).parent), "/usr/bin", "/bin"))
     environment = {"HOME": str(folder), "TOOLCRIB_HOME": str(folder / "home"), "PATH": path}
     with anyio.fail_after(60):

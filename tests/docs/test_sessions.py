@@ -1,4 +1,4 @@
-"""docs/sessions.md: every route it names is there, none is missing, and its commands do what they say."""
+"""docs/sessions.md: its table lists every route, and its commands work."""
 
 import re
 import shlex
@@ -23,38 +23,38 @@ pytestmark = pytest.mark.anyio
 
 
 class Runtime(PlayedRunner):
-    """Says the same to everything, in place of Claude Code."""
+    """Gives every prompt the same answer, in place of Claude Code."""
 
     name = "claude"
 
 
-async def test_the_table_has_every_route_of_sessions_and_no_other(tmp_path: Path) -> None:
+async def test_table_lists_every_route_of_sessions(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "home")
     async with hold(settings, kind="serve", port=0, environment=Environment({"HOME": str(tmp_path)})) as holding:
         paths = create_api(holding.crib, Logins("127.0.0.1:1")).openapi()["paths"]
-    there = {
+    routes = {
         f"{method.upper()} {path}"
         for path, methods in paths.items()
         for method in methods
         if path.startswith("/api/sessions")
     }
-    assert set(re.findall(r"^\| `(\w+ /api/sessions[^`]*)`", PAGE, re.MULTILINE)) == there
+    assert set(re.findall(r"^\| `(\w+ /api/sessions[^`]*)`", PAGE, re.MULTILINE)) == routes
 
 
-async def test_its_commands_do_what_they_say(tmp_path: Path) -> None:
+async def test_commands_of_the_page_work(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "home")
     async with hold(settings, kind="serve", port=0, environment=Environment({"HOME": str(tmp_path)})) as holding:
         holding.crib.runners.add(Runtime({"default": [{"blocks": [{"text": "Nothing changed."}]}]}))
         lines: list[str] = re.findall(r"^curl .*$", PAGE, re.MULTILINE)
         assert len(lines) == 3
-        made = orjson.loads(await asked(holding, lines[0].replace("/home/me/project", str(tmp_path)), "", ""))
-        assert made["agentId"] == "reviewer"
-        await asked(holding, lines[1], made["id"], "")
-        assert b"Nothing changed." in await asked(holding, lines[2], made["id"], "event: done")
+        created = orjson.loads(await send(holding, lines[0].replace("/home/me/project", str(tmp_path)), "", ""))
+        assert created["agentId"] == "reviewer"
+        await send(holding, lines[1], created["id"], "")
+        assert b"Nothing changed." in await send(holding, lines[2], created["id"], "event: done")
 
 
-async def asked(holding: Holding, line: str, id: str, until: str) -> bytes:
-    """What the request of a curl line gives, up to this text; the variables of the page are filled in."""
+async def send(holding: Holding, line: str, id: str, until: str) -> bytes:
+    """Send the request of a curl line with the page's variables. Return the answer up to the text `until`."""
     token = owner_token(holding.crib.home)
     variables = {
         "$crib": holding.info.url,

@@ -1,4 +1,4 @@
-"""docs/telemetry.md: its commands work, and its tables and dashboard name what the program exports."""
+"""docs/telemetry.md: its commands work, and its tables and dashboard match the exports."""
 
 import json
 import re
@@ -24,7 +24,7 @@ DASHBOARD = PAGES / "telemetry" / "dashboard.json"
 
 @contextmanager
 def collector() -> Generator[tuple[str, "Queue[tuple[str, bytes]]"]]:
-    """Yield the address of an OTLP receiver, and what it receives."""
+    """Yield the address of an OTLP receiver, and the requests it receives."""
     received: Queue[tuple[str, bytes]] = Queue()
 
     class Handler(BaseHTTPRequestHandler):
@@ -77,7 +77,7 @@ def test_commands_of_the_page_send_a_span_to_the_collector(tmp_path: Path) -> No
     assert [span.name for span in spans] == ["tools/call ping"]
 
 
-def test_table_of_metrics_is_what_prometheus_gets() -> None:
+def test_table_of_metrics_matches_the_exported_metrics() -> None:
     rows = re.findall(r"^\| `(toolcrib_\w+)` \| ([^|]*)\|", page("telemetry"), re.MULTILINE)
     assert {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows} == exported()
 
@@ -96,7 +96,7 @@ def test_dashboard_uses_exported_metrics_and_labels_only() -> None:
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])
 
 
-def test_every_variable_of_the_page_is_read() -> None:
+def test_variables_of_the_page_change_the_settings() -> None:
     named = set(re.findall(r"`(OTEL_\w+)`", page("telemetry")))
     for name in named:
         changed = {"OTEL_TRACES_SAMPLER": "traceidratio"} if name.endswith("SAMPLER_ARG") else {}
@@ -106,7 +106,7 @@ def test_every_variable_of_the_page_is_read() -> None:
         assert with_it != without, name
 
 
-def test_numbers_of_the_page_are_those_of_the_program() -> None:
+def test_limits_of_the_page_match_the_program() -> None:
     text = page("telemetry")
     assert f"beyond {MOST_SERIES:,} series" in text
     assert f"At most {MOST_SPANS:,} spans wait" in text

@@ -1,4 +1,4 @@
-"""The files of docs/testing.md, run as a reader would: in a folder of their own, with pytest and nothing else set."""
+"""The files of docs/testing.md, run with pytest in an empty folder without other settings."""
 
 import os
 import re
@@ -15,14 +15,14 @@ FILES: dict[str, str] = dict(re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", 
 TESTS = [name for name in FILES if name != "conftest.py"]
 
 
-def test_every_block_of_the_page_is_a_file_that_is_run() -> None:
+def test_every_block_of_the_page_is_a_tested_file() -> None:
     assert PAGE.count("```") == 2 * len(FILES)
     assert len(TESTS) == 5
 
 
 @takes_long
 @pytest.mark.parametrize("name", TESTS)
-def test_the_tests_of_the_page_pass(tmp_path: Path, name: str) -> None:
+def test_tests_of_the_page_pass(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "reader"
     folder.mkdir()
     (tmp_path / "home").mkdir()

@@ -1,4 +1,4 @@
-"""The bench judges and writes requests rightly; what it measures is never asserted."""
+"""Verdicts and requests of the bench. The measurements themselves are never asserted."""
 
 import ast
 import json
@@ -13,7 +13,7 @@ from bench.tool_schemas import Shape, many_schema
 from bench.tools import write_echo, write_many
 
 
-def test_a_row_is_judged_by_its_ratio_to_the_reference_or_by_its_value() -> None:
+def test_verdict_compares_the_ratio_or_the_value_with_the_limit() -> None:
     assert Row("cpu", "ms", 0.3, 0.5, limit=0.7, judged_by_ratio=True).verdict == "OK"
     assert Row("cpu", "ms", 0.4, 0.5, limit=0.7, judged_by_ratio=True).verdict == "MISS"
     assert Row("memory", "MB", 90, 70, limit=110).verdict == "OK"
@@ -21,7 +21,7 @@ def test_a_row_is_judged_by_its_ratio_to_the_reference_or_by_its_value() -> None
     assert Row("calls", "1/s", 3000, 2000).verdict == ""
 
 
-def test_a_target_may_be_a_lower_limit_and_what_is_not_installed_is_not_judged() -> None:
+def test_verdict_supports_lower_limits_and_missing_values() -> None:
     assert Row("peer", "×", 4.1, limit=4, at_least=True).verdict == "OK"
     assert Row("peer", "×", 3.9, limit=4, at_least=True).verdict == "MISS"
     absent = Row("peer", "×", None, limit=4, at_least=True)
@@ -29,7 +29,7 @@ def test_a_target_may_be_a_lower_limit_and_what_is_not_installed_is_not_judged()
     assert table([absent]).splitlines()[2].split() == ["peer", "×", "not", "installed", "≥", "4", "×"]
 
 
-def test_the_light_upstream_answers_in_both_eras_and_lists_in_pages() -> None:
+def test_light_upstream_answers_in_both_eras_and_lists_in_pages() -> None:
     requests: list[tuple[str, Shape]] = [
         ("server/discover", {}),
         ("initialize", {"protocolVersion": "2025-11-25"}),
@@ -51,7 +51,7 @@ def test_the_light_upstream_answers_in_both_eras_and_lists_in_pages() -> None:
     assert answers[5]["error"]["code"] == -32601
 
 
-def test_the_table_shows_target_and_verdict_of_each_row(tmp_path: Path) -> None:
+def test_table_shows_target_and_verdict_of_each_row(tmp_path: Path) -> None:
     rows = [Row("cpu", "ms", 0.3, 0.5, limit=0.7, judged_by_ratio=True), Row("start", "s", 1.6, limit=1.5)]
     lines = table(rows).splitlines()
     assert lines[2].split() == ["cpu", "ms", "0.300", "0.500", "0.60", "≤", "0.7", "×", "SDK", "OK"]
@@ -61,7 +61,7 @@ def test_the_table_shows_target_and_verdict_of_each_row(tmp_path: Path) -> None:
     assert [row["verdict"] for row in written["rows"]] == ["OK", "MISS"]
 
 
-def test_a_prepared_request_declares_the_length_of_its_body_for_every_id() -> None:
+def test_prepared_request_declares_the_length_of_its_body_for_every_id() -> None:
     make = prepare(Address("http://127.0.0.1:4242/mcp", "secret"), "tools/call", {"name": "echo"}, "echo")
     for request_id in (FIRST_ID, FIRST_ID + 12_345):
         head, _, body = make(request_id).partition(b"\r\n\r\n")
@@ -70,7 +70,7 @@ def test_a_prepared_request_declares_the_length_of_its_body_for_every_id() -> No
         assert json.loads(body)["id"] == request_id
 
 
-def test_the_tool_modules_that_are_written_are_python_with_as_many_tools_as_asked_for(tmp_path: Path) -> None:
+def test_generated_tool_modules_are_python_with_the_requested_number_of_tools(tmp_path: Path) -> None:
     write_echo(tmp_path)
     write_many(tmp_path, 250)
     trees = {path.name: ast.parse(path.read_text(encoding="utf-8")) for path in tmp_path.glob("*.py")}
@@ -80,7 +80,7 @@ def test_the_tool_modules_that_are_written_are_python_with_as_many_tools_as_aske
     assert many_schema()["required"] == ["customer"]
 
 
-def test_the_source_code_that_is_written_has_as_many_lines_as_asked_for_in_three_languages(tmp_path: Path) -> None:
+def test_generated_code_has_the_requested_lines_in_three_languages(tmp_path: Path) -> None:
     files = write_code(tmp_path, 1_000)
     written = [path for path in tmp_path.rglob("file*.*") if ".git" not in path.parts]
     assert len(written) == files

@@ -1,4 +1,4 @@
-"""The paths that a reader follows most: one call, and one definition of a server. Each has few modules and packages."""
+"""The two paths that readers follow most, one call and one definition, pass through few modules and packages."""
 
 import sys
 import threading
@@ -23,14 +23,14 @@ from toolcrib.web.run import hold
 SOURCE = ROOT / "src" / "toolcrib"
 MOST_MODULES = 25
 MOST_PACKAGES = 6
-"""What one call may pass through. Both only shrink."""
+"""The most modules and packages of one call. Both only shrink."""
 MOST_FOR_A_DEFINITION = 58
-"""What a definition may pass through on its way from a file to the catalog. It only shrinks."""
+"""The most modules of one definition, from its file to the catalog. It only shrinks."""
 pytestmark = pytest.mark.anyio
 
 
 class Trace:
-    """Notes the modules of this project whose functions run while it is active."""
+    """Records the modules of this project whose functions run while it is active."""
 
     def __init__(self) -> None:
         self.is_active = False
@@ -48,14 +48,14 @@ class Trace:
             self.functions.setdefault(module, set()).add(frame.f_code.co_qualname)
 
     def take(self) -> dict[str, set[str]]:
-        """Return the functions noted so far by module, and begin again."""
-        noted, self.functions = self.functions, {}
-        return noted
+        """Return the recorded functions by module, and reset the record."""
+        recorded, self.functions = self.functions, {}
+        return recorded
 
 
 @contextmanager
 def tracing() -> Generator[Trace]:
-    """Trace every thread that is started in the block, and this one."""
+    """Trace this thread and every thread started in the block."""
     trace = Trace()
     threading.setprofile(trace)
     sys.setprofile(trace)
@@ -106,7 +106,8 @@ async def test_one_call_passes_through_few_modules_and_packages(tmp_path: Path) 
 async def modules_of_one_definition(folder: Path) -> dict[str, set[str]]:
     """Return the functions, by module, that put the tools of a definition into the catalog of each of six projects.
 
-    The file is read anew for each project. The server is connected before, so its tools are known.
+    The file is read again for each project. The server connects first, so its tools are known.
+
     """
     home = prepare_home(folder / "home")
     command, *args = child()
@@ -132,7 +133,7 @@ async def modules_of_one_definition(folder: Path) -> dict[str, set[str]]:
     return {module: seen[0][module] for module in sorted(seen[0]) if all(module in each for each in seen[1:])}
 
 
-async def test_one_definition_passes_through_few_modules_on_its_way_to_the_catalog(tmp_path: Path) -> None:
+async def test_one_definition_passes_through_few_modules(tmp_path: Path) -> None:
     path = await modules_of_one_definition(tmp_path)
     shown = "\n".join(f"{module}: {', '.join(sorted(functions))}" for module, functions in path.items())
     assert len(path) <= MOST_FOR_A_DEFINITION, shown

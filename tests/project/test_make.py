@@ -1,4 +1,4 @@
-"""What `make` says where it cannot work: one sentence, no traceback. Nothing is downloaded here."""
+"""Errors of `make`: one sentence, no traceback. Downloads nothing."""
 
 import os
 import shutil
@@ -11,12 +11,12 @@ import pytest
 from long_tests import takes_long
 
 ROOT = Path(__file__).resolve().parents[2]
-UNREACHABLE = "http://127.0.0.1:9/simple"  # the discard port: nothing listens there
+UNREACHABLE = "http://127.0.0.1:9/simple"  # the discard port, where nothing listens
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """The files that installing needs, and nothing installed."""
+    """Copy the files that the installation needs, without installing."""
     for name in ("Makefile", "pyproject.toml", "requirements", "scripts"):
         source = ROOT / name
         copy = shutil.copytree if source.is_dir() else shutil.copyfile
@@ -38,24 +38,24 @@ Prepared 3 packages in 10.52s
 
 
 def make_run(clone: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PIP_", "MAKE"))}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PIP_", "MAKE"))}
     return subprocess.run(
         ["make", "-C", clone, "--no-print-directory", "run", *arguments],
-        env={**kept, "PIP_RETRIES": "0", "PIP_NO_CACHE_DIR": "1", **variables},
+        env={**inherited, "PIP_RETRIES": "0", "PIP_NO_CACHE_DIR": "1", **variables},
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
 
 
-def a_python(folder: Path, version: str) -> Path:
-    """A program that claims to be a Python of this version."""
+def fake_python(folder: Path, version: str) -> Path:
+    """Create a program that claims to be this version of Python."""
     path = folder / "python-old"
     path.write_text(f'#!/bin/sh\ncase "$2" in *print*) echo {version} ;; *) exit 1 ;; esac\n', encoding="utf-8")
     path.chmod(0o755)
     return path
 
 
-def test_a_python_that_is_too_old_is_named_with_its_version_and_what_is_needed(clone: Path, tmp_path: Path) -> None:
-    old = a_python(tmp_path, "3.9.18")
+def test_too_old_python_is_reported_with_the_required_version(clone: Path, tmp_path: Path) -> None:
+    old = fake_python(tmp_path, "3.9.18")
     done = make_run(clone, f"PYTHON={old}")
     assert done.returncode != 0
     assert f"Python 3.11 or newer is needed (found: {old} is 3.9.18)." in done.stderr
@@ -63,14 +63,14 @@ def test_a_python_that_is_too_old_is_named_with_its_version_and_what_is_needed(c
     assert not (clone / ".tools").exists()
 
 
-def test_no_python_at_all_is_said(clone: Path) -> None:
+def test_missing_python_is_reported(clone: Path) -> None:
     done = make_run(clone, "PYTHON=no-such-python")
     assert done.returncode != 0
     assert "Python 3.11 or newer is needed (found: no Python at all)." in done.stderr
 
 
 @takes_long
-def test_an_index_that_does_not_answer_is_one_sentence_and_the_next_try_starts_over(clone: Path) -> None:
+def test_unreachable_index_is_reported_and_the_next_run_starts_over(clone: Path) -> None:
     for _ in range(2):
         done = make_run(clone, PIP_CONFIG_FILE=os.devnull, PIP_INDEX_URL=UNREACHABLE)
         assert done.returncode != 0
@@ -79,7 +79,7 @@ def test_an_index_that_does_not_answer_is_one_sentence_and_the_next_try_starts_o
         assert not (clone / ".tools" / "installed.txt").exists()
 
 
-def test_installing_on_a_terminal_names_the_package_that_is_fetched() -> None:
+def test_installation_on_a_terminal_shows_the_current_package() -> None:
     reader, writer = os.openpty()
     progress = [sys.executable, ROOT / "scripts" / "install_progress.py", "5"]
     subprocess.run(progress, input=SYNC, text=True, stderr=writer, check=True, timeout=30)
@@ -97,7 +97,7 @@ def test_installing_on_a_terminal_names_the_package_that_is_fetched() -> None:
     ]
 
 
-def test_installing_elsewhere_prints_a_line_for_each_large_package() -> None:
+def test_installation_without_a_terminal_prints_each_large_package() -> None:
     progress = [sys.executable, ROOT / "scripts" / "install_progress.py", "5"]
     done = subprocess.run(progress, input=SYNC, text=True, capture_output=True, check=True, timeout=30)
     assert done.stderr == "toolcrib: downloading claude-agent-sdk (154.3MiB)\ntoolcrib: downloading mako (1.2MiB)\n"

@@ -1,4 +1,4 @@
-"""Names in the source: each public class has one, so that a search for it finds one thing."""
+"""Public class names are unique, so that a search for one finds one thing."""
 
 import ast
 from collections import defaultdict
@@ -6,10 +6,10 @@ from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "toolcrib"
 SHARED: frozenset[str] = frozenset()
-"""Names that may be used more than once. The list only shrinks."""
+"""Names that may exist more than once. The list only shrinks."""
 
 
-def test_every_public_class_name_exists_once() -> None:
+def test_public_class_names_are_unique() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for path in sorted(SOURCE.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
@@ -19,5 +19,5 @@ def test_every_public_class_name_exists_once() -> None:
     assert set(reused) == SHARED, reused
 
 
-def test_the_packages_are_few_enough_to_read_in_order() -> None:
+def test_source_has_at_most_15_packages() -> None:
     assert len([path for path in SOURCE.iterdir() if (path / "__init__.py").exists()]) <= 15

@@ -1,4 +1,4 @@
-"""The papers of the repository agree with what lies in it."""
+"""README, CONTRIBUTING, AGENTS and CHANGELOG match the repository."""
 
 import re
 import subprocess
@@ -19,14 +19,14 @@ def make_targets() -> set[str]:
     return set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
 
 
-def test_the_layout_in_contributing_lists_exactly_the_modules_that_exist() -> None:
+def test_layout_in_contributing_lists_exactly_the_existing_modules() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", text_of("CONTRIBUTING.md"), re.MULTILINE)
     modules = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
     packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert set(listed) == modules | packages
 
 
-def test_the_layout_in_contributing_is_in_the_order_of_the_import_contract() -> None:
+def test_layout_in_contributing_follows_the_import_contract() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", text_of("CONTRIBUTING.md"), re.MULTILINE)
     layers = re.search(r"^layers = \[\n(.*?)^\]", text_of("pyproject.toml"), re.MULTILINE | re.DOTALL)
     assert layers
@@ -39,18 +39,18 @@ def test_the_layout_in_contributing_is_in_the_order_of_the_import_contract() -> 
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_make_target_that_a_paper_names_exists(paper: str) -> None:
+def test_make_targets_named_by_papers_exist(paper: str) -> None:
     named = set(re.findall(r"(?:`|^)make ([a-z-]+)", text_of(paper), re.MULTILINE))
     assert named <= make_targets()
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_relative_link_of_a_paper_leads_to_a_file(paper: str) -> None:
+def test_relative_links_of_papers_lead_to_files(paper: str) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", text_of(paper)):
         assert (ROOT / target).exists(), target
 
 
-def test_every_file_that_contributing_names_exists() -> None:
+def test_files_named_by_contributing_exist() -> None:
     for cell in re.findall(r"^\| [^|]+ \| (`[^|]*\.(?:py|html)`[^|]*) \|$", text_of("CONTRIBUTING.md"), re.MULTILINE):
         folder = PACKAGE
         for named in re.findall(r"`([^`]+\.(?:py|html))`", cell):
@@ -67,13 +67,13 @@ def test_make_alone_lists_every_target_with_a_sentence() -> None:
     assert set(re.findall(r"^make ([a-z-]+) +\S", shown.stdout, re.MULTILINE)) == make_targets()
 
 
-def test_the_guide_for_agents_is_short_and_points_to_contributing() -> None:
+def test_guide_for_agents_is_short_and_links_contributing() -> None:
     guide = text_of("AGENTS.md")
     assert len(guide.splitlines()) <= 60
     assert "](CONTRIBUTING.md)" in guide
 
 
-def test_the_licence_is_the_whole_apache_text() -> None:
+def test_licence_is_the_whole_apache_text() -> None:
     licence = text_of("LICENSE")
     assert licence.lstrip().startswith("Apache License\n")
     assert "END OF TERMS AND CONDITIONS" in licence

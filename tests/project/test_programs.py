@@ -1,4 +1,4 @@
-"""What the installer of others' programs says where it cannot work, and that it does nothing twice. No downloads."""
+"""Errors of the installer of third-party programs, and its idempotence. Downloads nothing."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """The files that installing needs, and a PATH with little more than a shell."""
+    """Copy the files that the installation needs, and create a PATH with little more than a shell."""
     for name in ("requirements", "scripts"):
         shutil.copytree(ROOT / name, tmp_path / name)
     programs = tmp_path / "programs"
@@ -31,14 +31,14 @@ def install(clone: Path, name: str) -> "subprocess.CompletedProcess[str]":
     )  # fmt: skip
 
 
-def test_without_npm_it_says_so_in_one_sentence(clone: Path) -> None:
+def test_missing_npm_is_reported_in_one_sentence(clone: Path) -> None:
     done = install(clone, "node")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "toolcrib: npm is not installed."
     assert not (clone / ".tools" / "node" / "installed.lock").exists()
 
 
-def test_what_is_there_and_current_is_left_alone(clone: Path) -> None:
+def test_current_installation_is_not_repeated(clone: Path) -> None:
     (clone / ".tools" / "node").mkdir()
     locked = clone / "requirements" / "node" / "package-lock.json"
     shutil.copyfile(locked, clone / ".tools" / "node" / "installed.lock")
@@ -46,7 +46,7 @@ def test_what_is_there_and_current_is_left_alone(clone: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_an_npm_that_fails_is_one_sentence_with_the_place_of_the_details(clone: Path) -> None:
+def test_failed_npm_is_reported_with_its_log_file(clone: Path) -> None:
     npm = clone / "programs" / "npm"
     npm.write_text("#!/bin/sh\necho no network\nexit 7\n", encoding="utf-8")
     npm.chmod(0o755)

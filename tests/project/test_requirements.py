@@ -1,4 +1,4 @@
-"""The locked requirements: complete, hashed, in step with pyproject.toml, and free of addresses."""
+"""The locked requirements are complete, hashed, in step with pyproject.toml, and free of addresses."""
 
 import json
 import re
@@ -19,7 +19,7 @@ BASE: list[str] = [*PROJECT["project"]["dependencies"], *GROUPS["build"]]
 
 
 def written(name: str) -> list[str]:
-    """What a `.in` file asks for: sets that are no part of the project."""
+    """Return the requirements in a `.in` file, whose set is not part of the project."""
     lines = (ROOT / "requirements" / f"{name}.in").read_text(encoding="utf-8").splitlines()
     return [line for line in lines if line and not line.startswith("#")]
 
@@ -44,7 +44,7 @@ def pins(name: str) -> dict[str, Version]:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_direct_dependency_is_pinned_within_its_range(name: str) -> None:
+def test_direct_dependencies_are_pinned_within_their_ranges(name: str) -> None:
     pinned = pins(name)
     for written in SETS[name]:
         requirement = Requirement(written)
@@ -54,7 +54,7 @@ def test_every_direct_dependency_is_pinned_within_its_range(name: str) -> None:
 
 
 def test_tests_run_with_every_extra_installed() -> None:
-    """Extras change how the program behaves: with `claude` comes sniffio, which anyio then asks for the event loop."""
+    """Extras change the program: `claude` installs sniffio, which anyio then uses to detect the event loop."""
     wanted = [Requirement(written) for extra in EXTRAS.values() for written in extra]
     for requirement in wanted:
         if requirement.marker is None or requirement.marker.evaluate():
@@ -71,7 +71,7 @@ def test_readme_names_every_extra() -> None:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_no_address_and_no_path_is_in_a_locked_file(name: str) -> None:
+def test_locked_files_contain_no_address_and_no_path(name: str) -> None:
     for line in text_of(name).splitlines():
         assert "://" not in line, line
         assert not re.search(r"(^|\s)(-i|-f|--(extra-)?index-url|--find-links|--trusted-host)\b", line), line
@@ -79,7 +79,7 @@ def test_no_address_and_no_path_is_in_a_locked_file(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_pin_has_a_hash_and_nothing_is_unpinned(name: str) -> None:
+def test_every_pin_has_a_hash_and_every_requirement_is_pinned(name: str) -> None:
     joined = text_of(name).replace("\\\n", " ")
     requirements = [line for line in joined.splitlines() if line and not line.lstrip().startswith("#")]
     assert requirements
@@ -88,21 +88,21 @@ def test_every_pin_has_a_hash_and_nothing_is_unpinned(name: str) -> None:
         assert "--hash=sha256:" in line, line
 
 
-def test_the_development_set_contains_the_base_set_at_the_same_versions() -> None:
+def test_development_set_contains_the_base_set_at_the_same_versions() -> None:
     development = pins("dev")
     assert {name: development.get(name) for name in pins("base")} == pins("base")
 
 
-def test_programs_of_npm_are_pinned_and_their_lock_names_no_registry() -> None:
+def test_npm_programs_are_pinned_and_their_lock_names_no_registry() -> None:
     folder = ROOT / "requirements" / "node"
-    asked = json.loads((folder / "package.json").read_text(encoding="utf-8"))["dependencies"]
+    wanted = json.loads((folder / "package.json").read_text(encoding="utf-8"))["dependencies"]
     packages = json.loads((folder / "package-lock.json").read_text(encoding="utf-8"))["packages"]
-    assert {name: packages[f"node_modules/{name}"]["version"] for name in asked} == asked
+    assert {name: packages[f"node_modules/{name}"]["version"] for name in wanted} == wanted
     for path, package in packages.items():
         assert "resolved" not in package, path
         assert not path or "integrity" in package, path
 
 
-def test_a_lock_file_that_records_download_addresses_is_not_kept() -> None:
+def test_uv_lock_is_ignored_and_absent() -> None:
     assert not (ROOT / "uv.lock").exists()
     assert "uv.lock" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()

@@ -1,4 +1,4 @@
-"""The tests themselves on a bad day: a registry that does not answer, a busy machine, a run that is ended."""
+"""The test run itself: an unreachable registry, a busy machine, an interrupted run."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ def until(condition: Callable[[], bool], seconds: float = 60) -> None:
 
 
 def tree(folder: Path, npm: str) -> Path:
-    """A project with one set of programs, and an npm of ours."""
+    """Create a project with one set of programs and a fake npm."""
     for name in ("scripts", "requirements/node", ".tools", "bin"):
         (folder / name).mkdir(parents=True)
     (folder / "scripts/programs.sh").write_bytes((TESTS.parent / "scripts/programs.sh").read_bytes())

@@ -1,4 +1,4 @@
-"""`server.json`, with which this project is published: valid, of this version, and usable by ourselves."""
+"""`server.json`, with which this project is published: valid, of this version, and usable by the crib."""
 
 import json
 from pathlib import Path
@@ -54,22 +54,22 @@ SCHEMA: dict[str, Any] = {
         "packages": {"type": "array", "minItems": 1, "items": PACKAGE},
     },
 }
-"""What the registry's schema of 2025-12-11 requires of the parts that are used here, in our own words."""
+"""The parts of the registry's schema of 2025-12-11 that this file uses."""
 
 
 def published() -> dict[str, Any]:
-    """The file."""
+    """Return the file."""
     return json.loads((ROOT / "server.json").read_text(encoding="utf-8"))
 
 
-def test_published_file_fits_the_schema_of_the_registry() -> None:
+def test_published_file_matches_the_schema_of_the_registry() -> None:
     document = published()
     jsonschema.validate(document, SCHEMA)
     assert document["$schema"].endswith("/2025-12-11/server.schema.json")
     assert (ROOT / "README.md").read_text(encoding="utf-8").count(f"mcp-name: {document['name']}") == 1
 
 
-def test_published_versions_are_the_version_of_the_package() -> None:
+def test_published_versions_match_the_package() -> None:
     document = published()
     assert [document["version"], *(each["version"] for each in document["packages"])] == [__version__] * 2
 

@@ -1,4 +1,4 @@
-"""The wheel has everything the program needs, and the program runs from it."""
+"""The wheel contains every file of the source, and the program runs from it."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A crib with one server of others on it, as its user has it: a program that runs, a command line, REST and `/mcp`."""
+"""A crib with one third-party server, used like a user does: a running program, the command line, REST and `/mcp`."""
 
 import json
 from collections.abc import AsyncGenerator, Generator, Mapping
@@ -30,7 +30,7 @@ class Crib:
     @classmethod
     @contextmanager
     def serving_one(cls, folder: Path, server: str, entry: JsonObject, path: Path) -> "Generator[Crib]":
-        """Run a crib whose file has this entry; `path` is where its programs are found."""
+        """Run a crib with this entry in its file. `path` is the PATH of its programs."""
         shell = Shell.at(folder).having(PATH=f"{path}:/usr/bin:/bin")
         (shell.home / "mcp.json").write_text(json.dumps({"mcpServers": {server: entry}}), encoding="utf-8")
         with shell.serving() as serving:
@@ -41,7 +41,7 @@ class Crib:
         return {"headers": {"authorization": f"Bearer {token}"}, "timeout": 30, "trust_env": False, "verify": PLAIN}
 
     async def until_connected(self) -> None:
-        """Wait until the server has said what it offers."""
+        """Wait until the server is connected."""
         server: JsonObject = {}
         async with httpx2.AsyncClient(base_url=self.serving.url, **self._http()) as http:
             with anyio.move_on_after(30):
@@ -51,7 +51,7 @@ class Crib:
         assert server.get("state") == "connected", server
 
     async def listed(self) -> dict[str, set[str]]:
-        """The names of the server's tools, at each door."""
+        """Return the names of the server's tools, by entry point."""
         async with httpx2.AsyncClient(base_url=self.serving.url, **self._http()) as http:
             rest = (await http.get("/api/tools", params={"server": self.server})).json()
         command = await anyio.to_thread.run_sync(lambda: self.shell.json("tools", "list", "--server", self.server))
@@ -64,20 +64,20 @@ class Crib:
         }
 
     async def by_rest(self, tool: str, arguments: Mapping[str, object]) -> str:
-        """Call over REST; the text of the answer."""
+        """Call over REST and return the text of the answer."""
         async with httpx2.AsyncClient(base_url=self.serving.url, **self._http()) as http:
             answer = await http.post(f"/api/tools/{self.server}/{tool}/call", json={"arguments": arguments})
         assert answer.status_code == 200, answer.text
         return _text(answer.json())
 
     async def by_command(self, tool: str, arguments: Mapping[str, object]) -> str:
-        """Call from the command line; the text of the answer."""
+        """Call from the command line and return the text of the answer."""
         words = ("tools", "call", f"{self.server}/{tool}", json.dumps(arguments))
         return _text(await anyio.to_thread.run_sync(lambda: self.shell.json(*words)))
 
     @asynccontextmanager
     async def client(self, mode: ModeName = "legacy", path: str = "/mcp") -> AsyncGenerator[Client]:
-        """The official client at one of the crib's MCP addresses."""
+        """Connect the official client to one of the crib's MCP addresses."""
         async with httpx2.AsyncClient(**self._http()) as http:
             transport = streamable_http_client(f"{self.serving.url}{path}", http_client=http)
             async with Client(transport, mode=mode, read_timeout_seconds=stretched(30)) as client:

@@ -1,4 +1,4 @@
-"""Servers that people get from npm, used through a crib at each of its doors."""
+"""Servers from npm, used through every entry point of a crib."""
 
 from collections.abc import Generator
 from contextlib import AbstractContextManager
@@ -19,7 +19,7 @@ ERAS: tuple[ModeName, ...] = ("legacy", "2026-07-28")
 
 
 class Start(Protocol):
-    """Run a crib with this server on it; words and variables are those of its entry."""
+    """Runs a crib with this server, its arguments and its variables."""
 
     def __call__(self, server: str, *words: str, **variables: str) -> AbstractContextManager[Crib]: ...
 
@@ -36,14 +36,14 @@ def start(node_programs: Path, tmp_path: Path) -> Start:
 
 @pytest.fixture
 def shared(tmp_path: Path) -> Generator[Path]:
-    """A folder with a file in it."""
+    """Create a folder with a file in it."""
     folder = tmp_path / "shared"
     folder.mkdir()
     (folder / "note.txt").write_text("Wer liest, ist nie allein.\n", encoding="utf-8")
     yield folder.resolve()
 
 
-async def test_a_file_is_read_at_every_door(start: Start, shared: Path) -> None:
+async def test_file_is_read_through_every_entry_point(start: Start, shared: Path) -> None:
     arguments = {"path": str(shared / "note.txt")}
     with start("filesystem", str(shared)) as crib:
         await crib.until_connected()
@@ -57,7 +57,7 @@ async def test_a_file_is_read_at_every_door(start: Start, shared: Path) -> None:
         assert answer.structured_content == {"content": "Wer liest, ist nie allein.\n"}
 
 
-async def test_what_lies_outside_its_folder_is_the_servers_own_refusal(start: Start, shared: Path) -> None:
+async def test_server_refuses_paths_outside_of_its_folder(start: Start, shared: Path) -> None:
     with start("filesystem", str(shared)) as crib:
         await crib.until_connected()
         async with crib.client() as client:
@@ -68,7 +68,7 @@ async def test_what_lies_outside_its_folder_is_the_servers_own_refusal(start: St
 
 
 @takes_long
-async def test_what_one_door_remembers_another_recalls(start: Start, tmp_path: Path) -> None:
+async def test_memory_is_shared_between_entry_points(start: Start, tmp_path: Path) -> None:
     ada = {"name": "Ada", "entityType": "person", "observations": ["wrote the first program"]}
     with start("memory", MEMORY_FILE_PATH=str(tmp_path / "graph.jsonl")) as crib:
         await crib.until_connected()
@@ -80,7 +80,7 @@ async def test_what_one_door_remembers_another_recalls(start: Start, tmp_path: P
 
 
 @takes_long
-async def test_a_thought_is_counted(start: Start) -> None:
+async def test_thought_is_counted(start: Start) -> None:
     thought = {"thought": "First.", "thoughtNumber": 1, "totalThoughts": 2, "nextThoughtNeeded": True}
     with start("sequential-thinking") as crib:
         await crib.until_connected()
@@ -89,7 +89,7 @@ async def test_a_thought_is_counted(start: Start) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_progress_prompts_and_resources_come_through(start: Start, mode: ModeName) -> None:
+async def test_progress_prompts_and_resources_reach_the_client(start: Start, mode: ModeName) -> None:
     seen: list[float] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -115,7 +115,7 @@ async def test_progress_prompts_and_resources_come_through(start: Start, mode: M
 
 
 @takes_long
-async def test_at_an_address_of_its_own_a_server_keeps_its_names(start: Start) -> None:
+async def test_server_keeps_its_tool_names_at_its_own_address(start: Start) -> None:
     with start("everything") as crib:
         await crib.until_connected()
         async with crib.client(path="/mcp/servers/everything") as client:

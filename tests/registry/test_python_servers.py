@@ -1,4 +1,4 @@
-"""Servers that people get from the Python index, used through a crib at each of its doors."""
+"""Servers from the Python index, used through every entry point of a crib."""
 
 import subprocess
 from pathlib import Path
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with one commit."""
+    """Create a repository with one commit."""
     folder = tmp_path / "repository"
     identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
     commands = (("init", "--quiet"), ("commit", "--quiet", "--allow-empty", "--message", "A first step"))
@@ -27,7 +27,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_the_log_of_a_repository_is_read_at_every_door(
+async def test_git_log_is_read_through_every_entry_point(
     python_servers: Path, repository: Path, tmp_path: Path, mode: ModeName
 ) -> None:
     arguments = {"repo_path": str(repository)}
@@ -39,12 +39,12 @@ async def test_the_log_of_a_repository_is_read_at_every_door(
         assert "A first step" in await crib.by_rest("git_log", arguments)
         assert "A first step" in await crib.by_command("git_log", arguments)
         async with crib.client(mode) as client:
-            answer = await client.call_tool("git_log", arguments)  # a name that begins with its server's stays
+            answer = await client.call_tool("git_log", arguments)  # a name that begins with its server's name is kept
     assert isinstance(answer.content[0], TextContent)
     assert "A first step" in answer.content[0].text
 
 
-async def test_a_time_is_converted(python_servers: Path, tmp_path: Path) -> None:
+async def test_time_is_converted(python_servers: Path, tmp_path: Path) -> None:
     arguments = {"source_timezone": "Europe/Berlin", "time": "14:30", "target_timezone": "Asia/Tokyo"}
     entry = {"command": str(python_servers / "mcp-server-time"), "args": ["--local-timezone", "UTC"]}
     with Crib.serving_one(tmp_path, "time", entry, python_servers) as crib:
@@ -55,7 +55,7 @@ async def test_a_time_is_converted(python_servers: Path, tmp_path: Path) -> None
 
 
 @takes_long
-async def test_a_server_that_would_use_the_network_is_listed(python_servers: Path, tmp_path: Path) -> None:
+async def test_fetch_server_is_listed(python_servers: Path, tmp_path: Path) -> None:
     entry = {"command": str(python_servers / "mcp-server-fetch")}
     with Crib.serving_one(tmp_path, "fetch", entry, python_servers) as crib:
         await crib.until_connected()

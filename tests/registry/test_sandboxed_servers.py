@@ -1,4 +1,4 @@
-"""Servers that people use, each in a sandbox: they do their job inside it and are refused outside of it."""
+"""Third-party servers in a sandbox: they work inside it, and the sandbox refuses everything else."""
 
 import os
 import shutil
@@ -49,7 +49,7 @@ class Machine:
             file.write_text(text)
 
     async def started(self, sandbox: Sandbox, command: str, *args: str, **env: str) -> UpstreamSource:
-        """A connected server of the project."""
+        """Start a server of the project and wait until it is connected."""
         place = str(self.project)
         source = DefinitionSource("claude-code", "project", "mcp.json", project=place, directory=place)
         spec = ServerSpec("x", "stdio", source, command=command, args=args, env=env, cwd=place, sandbox=sandbox)
@@ -62,7 +62,7 @@ class Machine:
 
 @pytest.fixture
 async def machine(tmp_path: Path) -> AsyncGenerator[Machine]:
-    """A machine of its own."""
+    """Create a machine."""
     tools = f"{ROOT / '.tools' / 'bin'}:{os.environ['PATH']}"
     environment = {"PATH": tools, "HOME": str(tmp_path / "user")}
     sandboxes = tmp_path / "crib" / "tmp"
@@ -74,13 +74,15 @@ async def machine(tmp_path: Path) -> AsyncGenerator[Machine]:
 
 
 async def outcome(source: UpstreamSource, tool: str, **arguments: object) -> tuple[bool, str]:
-    """Whether a call worked, and its text."""
+    """Return whether a call succeeded, and its text."""
     result = await call(source, tool, None, **arguments)
     return not result.is_error, "\n".join(str(block.get("text", "")) for block in result.content)
 
 
 @pytest.mark.parametrize("sandbox", [PROJECT, STRICT], ids=lambda sandbox: sandbox.profile)
-async def test_filesystem(node_programs: Path, machine: Machine, sandbox: Sandbox) -> None:
+async def test_filesystem_server_is_confined_to_its_folder(
+    node_programs: Path, machine: Machine, sandbox: Sandbox
+) -> None:
     # The server itself would allow the whole home.
     words = (str(machine.project), str(machine.home))
     source = await machine.started(sandbox, str(node_programs / "mcp-server-filesystem"), *words)
@@ -99,7 +101,9 @@ async def test_filesystem(node_programs: Path, machine: Machine, sandbox: Sandbo
 
 
 @pytest.mark.parametrize("sandbox", [PROJECT, STRICT], ids=lambda sandbox: sandbox.profile)
-async def test_git(python_servers: Path, machine: Machine, sandbox: Sandbox) -> None:
+async def test_git_server_is_confined_to_its_repository(
+    python_servers: Path, machine: Machine, sandbox: Sandbox
+) -> None:
     identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
     other = machine.home / "other"
     other.mkdir()
@@ -117,7 +121,7 @@ async def test_git(python_servers: Path, machine: Machine, sandbox: Sandbox) -> 
 
 
 @pytest.mark.parametrize("sandbox", [PROJECT, STRICT], ids=lambda sandbox: sandbox.profile)
-async def test_time(python_servers: Path, machine: Machine, sandbox: Sandbox) -> None:
+async def test_time_server_works_in_a_sandbox(python_servers: Path, machine: Machine, sandbox: Sandbox) -> None:
     source = await machine.started(sandbox, str(python_servers / "mcp-server-time"), "--local-timezone", "UTC")
     arguments = {"source_timezone": "Europe/Berlin", "time": "14:30", "target_timezone": "Asia/Tokyo"}
     works, text = await outcome(source, "convert_time", **arguments)
@@ -140,14 +144,14 @@ class _Page(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def page() -> Iterator[str]:
-    """The host and port of a page on this machine."""
+    """Serve a page on this machine. Yields its host and port."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Page) as serving:
         Thread(target=serving.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{serving.server_port}"
         serving.shutdown()
 
 
-async def test_fetch(python_servers: Path, machine: Machine, page: str) -> None:
+async def test_fetch_server_reaches_only_allowed_hosts(python_servers: Path, machine: Machine, page: str) -> None:
     words = (str(python_servers / "mcp-server-fetch"), "--ignore-robots-txt", "--allow-private-ips")
     open_ = await machine.started(PROJECT, *words)
     assert "The crib is open" in (await outcome(open_, "fetch", url=f"http://{page}/", raw=True))[1]
@@ -159,7 +163,7 @@ async def test_fetch(python_servers: Path, machine: Machine, page: str) -> None:
     assert [(access.kind, access.target) for access in listed.status.refused] == [("host", "unlisted.example")]
 
 
-def _touches() -> str:
+def _tests_folder() -> str:
     return str(ROOT / "tests")
 
 
@@ -179,7 +183,7 @@ async def test_npx_installs_into_a_cache_of_the_server_and_then_works_in_strict(
     words = "process.env.PY, ['-S', '-m', 'upstreams.system_access'], {stdio: 'inherit'}"
     (package / "run.js").write_text(f"#!/usr/bin/env node\nrequire('child_process').spawn({words});\n")
     (package / "run.js").chmod(0o755)
-    variables = {"PY": sys.executable, "PYTHONPATH": _touches()}
+    variables = {"PY": sys.executable, "PYTHONPATH": _tests_folder()}
     for sandbox in (PROJECT, STRICT):
         source = await machine.started(sandbox, "npx", "--yes", "./package", **variables)
         await _works_and_is_confined(machine, source)
@@ -200,13 +204,13 @@ async def test_uvx_installs_into_a_cache_of_the_server_and_then_works_in_strict(
         archive.writestr(f"{about}/RECORD", "")
     words = ("--python", PYTHON, "--from", f"./{wheel.name}", "touching")
     for sandbox in (PROJECT, STRICT):
-        source = await machine.started(sandbox, "uvx", *words, PYTHONPATH=_touches())
+        source = await machine.started(sandbox, "uvx", *words, PYTHONPATH=_tests_folder())
         await _works_and_is_confined(machine, source)
     assert not (machine.home / ".cache" / "uv").exists()
 
 
-async def test_playwright(app_programs: Path, machine: Machine, page: str) -> None:
-    """A browser locks its profile with a local socket, and reads /proc. Its own sandbox cannot nest in this one."""
+async def test_playwright_server_works_in_a_sandbox(app_programs: Path, machine: Machine, page: str) -> None:
+    """The browser locks its profile with a local socket and reads /proc. Its own sandbox cannot nest in this one."""
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("No browser is installed.")
