@@ -1,4 +1,4 @@
-"""The built-in server `toolcrib` through the gate: who is at work, which servers there are, how the crib is set."""
+"""The built-in server `toolcrib` through the gate: sessions, servers, settings."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -20,7 +20,7 @@ from toolcrib.tools import ToolServer, tool
 
 pytestmark = pytest.mark.anyio
 
-BOUND = 10.0
+TIMEOUT = 10.0
 NAMES = {
     "ping", "get_server_info", "get_session_count", "list_active_sessions", "get_session_details", "list_servers",
     "get_config", "set_config", "create_job", "list_jobs", "delete_job",
@@ -31,7 +31,7 @@ CHANGING = {"set_config", "create_job", "delete_job"}
 
 @pytest.fixture
 async def crib(tmp_path: Path) -> AsyncGenerator[Crib]:
-    """A crib whose sessions play scripts, with a password in its settings."""
+    """Open a crib whose sessions play scripts."""
     settings = Settings(home=tmp_path / "home", default_cwd=tmp_path)
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
@@ -40,37 +40,37 @@ async def crib(tmp_path: Path) -> AsyncGenerator[Crib]:
         yield crib
 
 
-async def called(
-    crib: Crib, name: str, arguments: JsonObject | None = None, who: Principal | None = None
+async def result_of(
+    crib: Crib, name: str, arguments: JsonObject | None = None, principal: Principal | None = None
 ) -> JsonObject:
-    """The structured answer of a tool that worked."""
-    with anyio.fail_after(BOUND):
-        result = await crib.call(f"toolcrib/{name}", arguments, principal=who or crib.owner("cli"))
+    """Return the structured result of a tool that must succeed."""
+    with anyio.fail_after(TIMEOUT):
+        result = await crib.call(f"toolcrib/{name}", arguments, principal=principal or crib.owner("cli"))
     assert not result.is_error, result
     assert is_object(result.structured_content)
     return result.structured_content
 
 
-async def refused(crib: Crib, name: str, arguments: JsonObject, who: Principal | None = None) -> str:
-    """What a tool says that did not work."""
-    result = await crib.call(f"toolcrib/{name}", arguments, principal=who or crib.owner("cli"))
+async def error_of(crib: Crib, name: str, arguments: JsonObject, principal: Principal | None = None) -> str:
+    """Return the error text of a tool that must fail."""
+    result = await crib.call(f"toolcrib/{name}", arguments, principal=principal or crib.owner("cli"))
     assert result.is_error
     return str(result.content[0]["text"])
 
 
-async def at_work(crib: Crib, cwd: Path) -> Session:
-    """A session in a directory that has said something."""
+async def start_session(crib: Crib, cwd: Path) -> Session:
+    """Create a session in a directory and run a turn."""
     session = await crib.sessions.create(NewSession("api", str(cwd), mode="acceptEdits", runner="played"))
     sent = await crib.sessions.send(session.id, "[[script:hi]]")
     log = await crib.sessions.events(session.id)
-    with anyio.fail_after(BOUND):
+    with anyio.fail_after(TIMEOUT):
         async for batch in log.follow(sent.seq):
             if batch[-1].kind == "done":
                 break
     return await crib.sessions.get(session.id)
 
 
-async def test_the_server_has_these_tools_and_few_of_them_change_anything(crib: Crib) -> None:
+async def test_server_has_the_documented_tools_and_marks(crib: Crib) -> None:
     tools = {
         each.ref.tool: each for each in crib.gate.listing(crib.owner("web")).tools if each.ref.server == "toolcrib"
     }
@@ -81,7 +81,7 @@ async def test_the_server_has_these_tools_and_few_of_them_change_anything(crib: 
     assert all(each.description.strip() for each in tools.values())
 
 
-async def test_nobody_has_set_config_by_default(crib: Crib) -> None:
+async def test_set_config_is_hidden_by_default(crib: Crib) -> None:
     for source in ("cli", "api", "ide", "scheduler"):
         seen = {each.ref.tool for each in crib.gate.listing(crib.owner(source)).tools if each.ref.server == "toolcrib"}
         assert seen == NAMES - {"set_config"}
@@ -89,33 +89,31 @@ async def test_nobody_has_set_config_by_default(crib: Crib) -> None:
         await crib.call("toolcrib/set_config", {"name": "port", "value": 1}, principal=crib.owner("ide"))
 
 
-async def test_the_owner_sees_all_sessions_at_work_and_others_those_of_their_directory(
-    crib: Crib, tmp_path: Path
-) -> None:
-    one, two = await at_work(crib, tmp_path / "one"), await at_work(crib, tmp_path / "two")
+async def test_owner_sees_all_active_sessions_and_a_session_those_of_its_directory(crib: Crib, tmp_path: Path) -> None:
+    one, two = await start_session(crib, tmp_path / "one"), await start_session(crib, tmp_path / "two")
     await crib.sessions.create(NewSession("api", str(tmp_path / "one"), runner="played"))
-    everything = await called(crib, "list_active_sessions")
+    everything = await result_of(crib, "list_active_sessions")
     assert {each["id"] for each in everything["sessions"]} == {one.id, two.id}
     assert everything["count"] == 2
-    seen = await called(crib, "list_active_sessions", who=one.principal)
+    seen = await result_of(crib, "list_active_sessions", principal=one.principal)
     assert [each["id"] for each in seen["sessions"]] == [one.id]
     assert (seen["sessions"][0]["state"], seen["sessions"][0]["title"]) == ("idle", "[[script:hi]]")
 
 
-async def test_a_session_can_look_at_itself_and_at_its_neighbours_only(crib: Crib, tmp_path: Path) -> None:
-    one, two = await at_work(crib, tmp_path / "one"), await at_work(crib, tmp_path / "two")
-    neighbour = await at_work(crib, tmp_path / "one")
-    assert (await called(crib, "get_session_details", who=one.principal))["id"] == one.id
-    shown = await called(crib, "get_session_details", {"session_id": neighbour.id[:13]}, one.principal)
+async def test_session_sees_details_of_itself_and_of_its_directory_only(crib: Crib, tmp_path: Path) -> None:
+    one, two = await start_session(crib, tmp_path / "one"), await start_session(crib, tmp_path / "two")
+    neighbour = await start_session(crib, tmp_path / "one")
+    assert (await result_of(crib, "get_session_details", principal=one.principal))["id"] == one.id
+    shown = await result_of(crib, "get_session_details", {"session_id": neighbour.id[:13]}, one.principal)
     assert (shown["id"], shown["isActive"], shown["inputTokens"]) == (neighbour.id, True, 10)
-    unseen = await refused(crib, "get_session_details", {"session_id": two.id}, one.principal)
-    unknown = await refused(crib, "get_session_details", {"session_id": "zzz"}, one.principal)
+    unseen = await error_of(crib, "get_session_details", {"session_id": two.id}, one.principal)
+    unknown = await error_of(crib, "get_session_details", {"session_id": "zzz"}, one.principal)
     assert unseen.replace(two.id, "") == unknown.replace("zzz", "")
-    assert (await called(crib, "get_session_details", {"session_id": two.id}))["id"] == two.id
-    assert "not made in a session" in await refused(crib, "get_session_details", {})
+    assert (await result_of(crib, "get_session_details", {"session_id": two.id}))["id"] == two.id
+    assert "not made in a session" in await error_of(crib, "get_session_details", {})
 
 
-async def test_servers_are_listed_with_how_they_stand_and_hidden_ones_are_not(crib: Crib) -> None:
+async def test_servers_are_listed_with_their_state_and_hidden_ones_are_omitted(crib: Crib) -> None:
     @tool(read_only=True)
     async def nothing() -> str:
         """Do nothing."""
@@ -123,7 +121,7 @@ async def test_servers_are_listed_with_how_they_stand_and_hidden_ones_are_not(cr
 
     crib.register(ToolServer("extra", tools=[nothing]))
     await crib.servers.add("away", {"command": "/nowhere/at/all"})
-    rows = {each["name"]: each for each in (await called(crib, "list_servers"))["servers"]}
+    rows = {each["name"]: each for each in (await result_of(crib, "list_servers"))["servers"]}
     assert rows["toolcrib"] == {"name": "toolcrib", "type": "builtin", "state": "connected", "tools": len(NAMES) - 1}
     assert (rows["extra"]["type"], rows["extra"]["tools"]) == ("plugin", 1)
     assert rows["away"]["state"] == "not_checked"
@@ -132,28 +130,30 @@ async def test_servers_are_listed_with_how_they_stand_and_hidden_ones_are_not(cr
     given = {"id": "clerk", "name": "Clerk", "toolPermissions": ["toolcrib/*"]}
     await crib.zoo.create(parse(AgentInput, given), by="test")
     clerk = crib.as_agent("clerk", "ide")
-    assert [each["name"] for each in (await called(crib, "list_servers", who=clerk))["servers"]] == ["toolcrib"]
+    assert [each["name"] for each in (await result_of(crib, "list_servers", principal=clerk))["servers"]] == [
+        "toolcrib"
+    ]
 
 
 async def test_settings_are_shown_without_secrets(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'x.db'}?password=hunter2"
     settings = Settings(home=tmp_path / "home", database_url=url)
     async with Crib(settings, environment=Environment({"HOME": str(tmp_path)})) as crib:
-        everything = await called(crib, "get_config")
+        everything = await result_of(crib, "get_config")
         assert "hunter2" not in str(everything)
         assert {each["name"] for each in everything["settings"]} >= {"home", "port", "database_url"}
-        (one,) = (await called(crib, "get_config", {"name": "port"}))["settings"]
+        (one,) = (await result_of(crib, "get_config", {"name": "port"}))["settings"]
         assert (one["name"], one["value"], one["origin"]) == ("port", 4242, "default")
-        assert "not a setting" in await refused(crib, "get_config", {"name": "colour"})
+        assert "not a setting" in await error_of(crib, "get_config", {"name": "colour"})
 
 
-async def test_a_setting_is_changed_in_the_file_and_nothing_else_in_it(crib: Crib) -> None:
+async def test_setting_is_changed_in_the_file_without_other_edits(crib: Crib) -> None:
     file = crib.home.settings_file
     file.write_text('# mine\nlog_level = "debug"  # loud\n\n[rules]\ndeny = ["x/y"]\n', encoding="utf-8")
     web = crib.owner("web")
-    done = await called(crib, "set_config", {"name": "port", "value": 4243}, web)
+    done = await result_of(crib, "set_config", {"name": "port", "value": 4243}, web)
     assert (done["value"], done["file"]) == (4243, str(file))
-    await called(crib, "set_config", {"name": "log_level", "value": "info"}, web)
+    await result_of(crib, "set_config", {"name": "log_level", "value": "info"}, web)
     assert file.read_text(encoding="utf-8") == (
         '# mine\nlog_level = "info"  # loud\nport = 4243\n\n[rules]\ndeny = ["x/y"]\n'
     )
@@ -163,14 +163,14 @@ async def test_a_setting_is_changed_in_the_file_and_nothing_else_in_it(crib: Cri
         ("database_url", "sqlite:///x", "cannot be set"), ("tool_timeout", -1, "seconds"),
         ("default_cwd", str(crib.home.root.parent), "contains the crib's home"),
     ]:  # fmt: skip
-        assert words in await refused(crib, "set_config", {"name": name, "value": value}, web)
+        assert words in await error_of(crib, "set_config", {"name": name, "value": value}, web)
     file.write_text("this is not toml", encoding="utf-8")
-    assert "cannot be edited" in await refused(crib, "set_config", {"name": "port", "value": 1}, web)
+    assert "cannot be edited" in await error_of(crib, "set_config", {"name": "port", "value": 1}, web)
     assert file.read_text(encoding="utf-8") == "this is not toml"
 
 
-async def test_a_setting_that_something_stronger_sets_says_so(tmp_path: Path) -> None:
+async def test_changed_setting_names_the_variable_that_overrides_it(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "home", port=5, origins={"port": "TOOLCRIB_PORT"})
     async with Crib(settings, environment=Environment({"HOME": str(tmp_path)})) as crib:
-        done = await called(crib, "set_config", {"name": "port", "value": 6}, crib.owner("web"))
+        done = await result_of(crib, "set_config", {"name": "port", "value": 6}, crib.owner("web"))
         assert done["overriddenBy"] == "TOOLCRIB_PORT"

@@ -1,4 +1,4 @@
-"""The history checker: finds nothing in what a crib really did, and finds each violation that is planted in it."""
+"""The history checker: no finding in the recorded history of a crib, and one for each planted violation."""
 
 import shutil
 from collections.abc import AsyncGenerator
@@ -78,7 +78,7 @@ PLANTED: dict[str, tuple[str, str]] = {
 
 
 async def record(url: str, folder: Path) -> None:
-    """Let a crib make a call, and a turn with an approved call."""
+    """Run a call, and a turn with an approved call."""
     async with crib_on(url, folder) as crib:
         await crib.call("agent_zoo/agent_zoo_get_agent", {"agentId": MARKER}, principal=crib.owner())
         session = await crib.sessions.create(NewSession("api", mode="default"))
@@ -98,13 +98,13 @@ async def record(url: str, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
-    """One loop for the recorded history."""
+    """Run the module on one loop, for the recorded history."""
     return "asyncio"
 
 
 @pytest.fixture(scope="module")
 async def recorded(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Path]:
-    """The database of a crib that has done a bit of everything."""
+    """Return the database of a crib with calls, sessions, runs and events."""
     folder = tmp_path_factory.mktemp("history")
     url = f"sqlite:///{folder / 'toolcrib.db'}"
     await record(url, folder / "crib")
@@ -115,7 +115,7 @@ async def recorded(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[P
 
 @pytest.fixture
 def copied(recorded: Path, tmp_path: Path) -> str:
-    """The address of a copy to plant violations in."""
+    """Return the URL of a copy, in which violations are planted."""
     shutil.copy(recorded, tmp_path / "toolcrib.db")
     return f"sqlite:///{tmp_path / 'toolcrib.db'}"
 

@@ -1,4 +1,4 @@
-"""The fixtures that are shipped, as tests of others use them."""
+"""The shipped fixtures, used as tests of other projects use them."""
 
 import os
 import shutil
@@ -37,7 +37,7 @@ def test_that_leaves_none(no_leaked_children):
 
 @pytest.fixture
 def child() -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that waits to be ended."""
+    """Start a process that waits for its input."""
     command = [sys.executable, "-c", "print('up', flush=True); input()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -48,13 +48,13 @@ def child() -> Iterator["subprocess.Popen[bytes]"]:
 
 @tool
 async def secret() -> str:
-    """Tell a variable of the process."""
+    """Return a variable of the process."""
     return os.environ.get(SECRET, "none")
 
 
 @tool(name="other-name", requires=("clock",), privileged=True)
 async def named() -> int:
-    """Something for few."""
+    """A privileged tool with a required service."""
     return 1
 
 
@@ -65,7 +65,7 @@ async def slow() -> str:
     return ""
 
 
-def test_claude_code_gets_what_it_needs_and_nothing_of_the_users(
+def test_claude_environment_contains_the_model_and_no_user_variables(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setenv(SECRET, "hidden")
@@ -75,13 +75,13 @@ def test_claude_code_gets_what_it_needs_and_nothing_of_the_users(
     assert Path(environment["HOME"]).is_dir()
     assert list(Path(environment["HOME"]).iterdir()) == []
     assert SECRET not in environment
-    ours = {name for name in os.environ if not name.startswith("PYTEST_")}
-    assert ours == set(environment)
+    kept = {name for name in os.environ if not name.startswith("PYTEST_")}
+    assert kept == set(environment)
     assert os.environ["HOME"] == environment["HOME"]
 
 
 @pytest.mark.anyio
-async def test_a_crib_for_a_test_sees_no_servers_and_is_gone_afterwards(tmp_path: Path) -> None:
+async def test_crib_has_no_servers_and_is_removed_afterwards(tmp_path: Path) -> None:
     async with crib([secret]) as opened:
         home = opened.home.root
         owner = opened.owner(source="cli")
@@ -91,31 +91,31 @@ async def test_a_crib_for_a_test_sees_no_servers_and_is_gone_afterwards(tmp_path
 
 
 @pytest.mark.anyio
-async def test_the_crib_of_a_test_is_open_and_its_own(crib: Crib) -> None:
+async def test_crib_fixture_is_open_and_isolated(crib: Crib) -> None:
     assert crib.home.root.is_dir()
     assert not crib.settings.home.is_relative_to(Path.home())
     assert not (await crib.call("toolcrib/ping", principal=crib.owner(source="cli"))).is_error
 
 
 @pytest.mark.anyio
-async def test_a_tool_is_called_by_its_own_name_with_the_services_it_requires() -> None:
+async def test_call_provides_the_required_services() -> None:
     assert (await call(named, services=["clock"])).structured_content == {"result": 1}
 
 
 @pytest.mark.anyio
-async def test_a_passed_time_out_is_what_the_model_reads() -> None:
+async def test_timeout_of_a_tool_is_an_error_result() -> None:
     with anyio.fail_after(10):
         result = await call(slow)
     assert result.is_error
     assert "did not answer within 0.05 s" in result.content[0]["text"]
 
 
-def test_the_model_of_a_test_is_closed_with_it(scripted_model: ScriptedModel) -> None:
+def test_scripted_model_fixture_runs_without_requests(scripted_model: ScriptedModel) -> None:
     assert any(thread.name == "scripted-model" for thread in threading.enumerate())
     assert scripted_model.requests == []
 
 
-def test_processes_are_found_with_those_they_started_and_ended_ones_are_not(child: "subprocess.Popen[bytes]") -> None:
+def test_descendants_include_running_children_and_not_ended_ones(child: "subprocess.Popen[bytes]") -> None:
     assert child.pid in descendants()
     before = {pid: name for pid, name in descendants().items() if pid != child.pid}
     assert child.pid in left_behind(before, timeout=0.05)
@@ -123,13 +123,13 @@ def test_processes_are_found_with_those_they_started_and_ended_ones_are_not(chil
     assert left_behind(before, timeout=stretched(5)) == {}
 
 
-@pytest.mark.skipif(shutil.which("ps") is None, reason="There is no ps here.")
-def test_ps_tells_the_same_of_a_process(child: "subprocess.Popen[bytes]") -> None:
-    (told,) = [process for process in from_ps() if process.pid == child.pid]
-    assert (told.parent, told.name.endswith(descendants()[child.pid])) == (os.getpid(), True)
+@pytest.mark.skipif(shutil.which("ps") is None, reason="The program ps is not installed.")
+def test_ps_reports_the_same_parent_and_name(child: "subprocess.Popen[bytes]") -> None:
+    (found,) = [process for process in from_ps() if process.pid == child.pid]
+    assert (found.parent, found.name.endswith(descendants()[child.pid])) == (os.getpid(), True)
 
 
-def test_a_test_that_leaves_a_process_behind_fails(tmp_path: Path) -> None:
+def test_leaked_process_fails_the_test(tmp_path: Path) -> None:
     (tmp_path / "test_leaks.py").write_text(LEAKS, encoding="utf-8")
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_leaks.py"]
@@ -139,14 +139,14 @@ def test_a_test_that_leaves_a_process_behind_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["plugin", "runners", "sources"])
-def test_without_pytest_it_is_said_what_to_install(module: str) -> None:
+def test_missing_pytest_error_names_the_extra(module: str) -> None:
     code = f"import sys; sys.modules['pytest'] = None; import toolcrib.testing; import toolcrib.testing.{module}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith("ModuleNotFoundError: The fixtures and conformance suites")
 
 
-def test_tools_can_be_tried_without_pytest() -> None:
+def test_tools_can_be_called_without_pytest() -> None:
     code = (
         "import sys, anyio; sys.modules['pytest'] = None\n"
         "from toolcrib import testing, tool\n"

@@ -1,4 +1,4 @@
-"""The suite of runners, on the one that plays scripts by itself; and that a runner which breaks a promise fails it."""
+"""The runtime contract on the scripted runtime, and its failures for runtimes that break one promise each."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ from toolcrib.testing.runners import OwnTool, RunnerContract, RunnerRig
 
 
 def played_rig(runner: PlayedRunner, folder: Path) -> RunnerRig:
-    """The rig of a runner that plays scripts."""
+    """Return the rig of the scripted runtime."""
     options = [{"label": "A", "description": "a"}, {"label": "B", "description": "b"}]
     question: JsonObject = {"question": "Which?", "header": "H", "multiSelect": False, "options": options}
     return RunnerRig(
@@ -35,8 +35,8 @@ class TestPlayedRunner(RunnerContract):
         return played_rig(PlayedRunner(), tmp_path)
 
 
-class Between:
-    """A host that passes everything on."""
+class ForwardingHost:
+    """A host that passes everything on to another."""
 
     def __init__(self, host: SessionHost) -> None:
         self.host = host
@@ -53,7 +53,7 @@ class Between:
         return await self.host.permit(tool, arguments, tool_call)
 
 
-class Silent(Between):
+class UnannouncedCalls(ForwardingHost):
     """Does not announce calls."""
 
     def emit(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> None:
@@ -61,16 +61,16 @@ class Silent(Between):
             super().emit(kind, data, parent)
 
 
-class Curt(Between):
-    """Tells the text parts of results only."""
+class TextOnlyResults(ForwardingHost):
+    """Emits only the text parts of results."""
 
     def emit(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> None:
         content = [part for part in data.get("content", ()) if part["type"] == "text"]
         super().emit(kind, {**data, "content": content} if kind == "tool_result" else data, parent)
 
 
-class Talkative(Between):
-    """Tells the end of the turn itself."""
+class OwnTurnEnd(ForwardingHost):
+    """Emits the end of the turn itself."""
 
     def emit(self, kind: SessionEventKind, data: JsonObject, parent: str | None = None) -> None:
         super().emit(kind, data, parent)
@@ -78,28 +78,28 @@ class Talkative(Between):
             super().emit("done", {"reason": "completed"}, parent)
 
 
-class Headstrong(Between):
-    """Runs what was refused, with the arguments the model gave."""
+class IgnoredPermits(ForwardingHost):
+    """Runs refused calls, with the arguments of the model."""
 
     async def permit(self, tool: str, arguments: JsonObject, tool_call: str) -> Permit:
         return replace(await super().permit(tool, arguments, tool_call), allowed=True, arguments=arguments)
 
 
-class ThroughDesk(PlayedRunner):
-    """Plays scripts at a host that changes things."""
+class RunnerWithHost(PlayedRunner):
+    """Plays scripts with a host that changes what it passes on."""
 
-    def __init__(self, between: Callable[[SessionHost], SessionHost]) -> None:
+    def __init__(self, wrap_host: Callable[[SessionHost], SessionHost]) -> None:
         super().__init__()
-        self._between = between
+        self._wrap_host = wrap_host
 
     @asynccontextmanager
     async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[PlayedConversation]:
-        async with super().open(brief, self._between(host)) as conversation:
+        async with super().open(brief, self._wrap_host(host)) as conversation:
             yield conversation
 
 
-class Forgetful(PlayedRunner):
-    """Begins anew where it should resume."""
+class RunnerWithoutResume(PlayedRunner):
+    """Starts a new conversation where it should resume one."""
 
     @asynccontextmanager
     async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[PlayedConversation]:
@@ -107,8 +107,8 @@ class Forgetful(PlayedRunner):
             yield conversation
 
 
-class Sharing(PlayedRunner):
-    """Goes on with what it should copy."""
+class RunnerWithoutFork(PlayedRunner):
+    """Continues the conversation that it should copy."""
 
     @asynccontextmanager
     async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[PlayedConversation]:
@@ -116,43 +116,46 @@ class Sharing(PlayedRunner):
             yield conversation
 
 
-class _Cheerful(PlayedConversation):
+class _AlwaysCompleted(PlayedConversation):
     async def turn(self, text: str) -> TurnEnd:
         return replace(await super().turn(text), reason="completed", failure=None)
 
 
-class Cheerful(PlayedRunner):
-    """Says that all is well."""
+class AlwaysCompletedRunner(PlayedRunner):
+    """Reports every turn as completed."""
 
     @asynccontextmanager
     async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator[PlayedConversation]:
         async with super().open(brief, host) as it:
-            yield _Cheerful(it.runner, it.brief, it.host, it.runtime, [])
+            yield _AlwaysCompleted(it.runner, it.brief, it.host, it.runtime, [])
 
 
 SUITE = RunnerContract()
 BROKEN: list[tuple[Callable[[], PlayedRunner], Callable[[RunnerRig], Awaitable[None]]]] = [
-    (lambda: ThroughDesk(Silent), SUITE.test_a_call_is_announced_then_made_then_its_result_is_told),
-    (lambda: ThroughDesk(Curt), SUITE.test_every_part_of_a_result_is_told),
-    (lambda: ThroughDesk(Talkative), SUITE.test_a_runner_tells_nothing_that_is_the_desks_to_tell),
+    (lambda: RunnerWithHost(UnannouncedCalls), SUITE.test_a_call_is_announced_then_made_then_its_result_is_told),
+    (lambda: RunnerWithHost(TextOnlyResults), SUITE.test_every_part_of_a_result_is_told),
+    (lambda: RunnerWithHost(OwnTurnEnd), SUITE.test_a_runner_tells_nothing_that_is_the_desks_to_tell),
     (
-        lambda: ThroughDesk(Headstrong),
+        lambda: RunnerWithHost(IgnoredPermits),
         SUITE.test_a_tool_of_the_runtime_that_is_refused_does_not_run_and_the_model_reads_why,
     ),
-    (lambda: ThroughDesk(Headstrong), SUITE.test_a_tool_of_the_runtime_runs_with_the_arguments_that_were_permitted),
-    (Forgetful, SUITE.test_a_conversation_is_resumed_with_its_history_and_its_tools),
-    (Forgetful, SUITE.test_a_copy_of_a_conversation_begins_with_its_history_and_leaves_it_alone),
-    (Sharing, SUITE.test_a_copy_of_a_conversation_begins_with_its_history_and_leaves_it_alone),
-    (Cheerful, SUITE.test_an_interrupt_during_a_call_cancels_it_and_ends_the_turn),
-    (Cheerful, SUITE.test_an_interrupt_while_the_model_speaks_ends_the_turn),
-    (Cheerful, SUITE.test_a_model_that_refuses_fails_the_turn_with_a_sentence),
-    (Cheerful, SUITE.test_a_turn_ends_at_its_limit_of_model_turns),
+    (
+        lambda: RunnerWithHost(IgnoredPermits),
+        SUITE.test_a_tool_of_the_runtime_runs_with_the_arguments_that_were_permitted,
+    ),
+    (RunnerWithoutResume, SUITE.test_a_conversation_is_resumed_with_its_history_and_its_tools),
+    (RunnerWithoutResume, SUITE.test_a_copy_of_a_conversation_begins_with_its_history_and_leaves_it_alone),
+    (RunnerWithoutFork, SUITE.test_a_copy_of_a_conversation_begins_with_its_history_and_leaves_it_alone),
+    (AlwaysCompletedRunner, SUITE.test_an_interrupt_during_a_call_cancels_it_and_ends_the_turn),
+    (AlwaysCompletedRunner, SUITE.test_an_interrupt_while_the_model_speaks_ends_the_turn),
+    (AlwaysCompletedRunner, SUITE.test_a_model_that_refuses_fails_the_turn_with_a_sentence),
+    (AlwaysCompletedRunner, SUITE.test_a_turn_ends_at_its_limit_of_model_turns),
 ]
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("make", "promise"), BROKEN)
-async def test_a_runner_that_breaks_a_promise_fails_the_test_of_it(
+async def test_runner_that_breaks_the_contract_fails_its_test(
     tmp_path: Path, make: Callable[[], PlayedRunner], promise: Callable[[RunnerRig], Awaitable[None]]
 ) -> None:
     with pytest.raises((AssertionError, ValueError)):

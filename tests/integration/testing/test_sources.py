@@ -1,4 +1,4 @@
-"""The suite of sources, on both that there are: Python functions, and a real server that is connected to."""
+"""The contract of tool sources, on Python functions and on a real upstream server."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -17,7 +17,7 @@ from toolcrib.tools import PythonSource
 
 @tool
 async def echo(text: str) -> str:
-    """Say something again."""
+    """Return the text."""
     return text
 
 

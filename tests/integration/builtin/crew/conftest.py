@@ -1,4 +1,4 @@
-"""The crew that tests of its tools use."""
+"""Fixtures of the crew tool tests."""
 
 from collections.abc import AsyncGenerator
 
@@ -9,6 +9,6 @@ from integration.builtin.crew.crews import Crew, open_crew
 
 @pytest.fixture
 async def crew() -> AsyncGenerator[Crew]:
-    """A crib with agents whose sessions play scripts."""
+    """Open a crib with agents whose sessions play scripts."""
     async with open_crew() as opened:
         yield opened

@@ -1,4 +1,4 @@
-"""The crew tools for source code, through the gate: who may look where, and what is said where nobody may."""
+"""The crew tools for source code through the gate: which directories they may read, and the errors for others."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -17,12 +17,12 @@ from toolcrib.model.tools import CallResult
 
 pytestmark = pytest.mark.anyio
 
-SOON = 60.0
+TIMEOUT = 60.0
 
 
 @pytest.fixture
 async def crib(tmp_path: Path) -> AsyncGenerator[Crib]:
-    """A crib whose own directory is `here`, beside a directory `there`."""
+    """Open a crib whose working directory is `here`, with a directory `there` beside it."""
     for name in ("here/lib", "there"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "here" / "lib" / "ship.py").write_text("class Ship:\n    def sail(self): ...\n", "utf-8")
@@ -33,78 +33,80 @@ async def crib(tmp_path: Path) -> AsyncGenerator[Crib]:
         yield opened
 
 
-async def use(crib: Crib, tool: str, who: Principal | None = None, **arguments: Json) -> CallResult:
-    """Call a tool."""
-    with anyio.fail_after(SOON):
-        return await crib.call(f"crew/{tool}", arguments, principal=who or crib.owner("web", mode="acceptEdits"))
+async def call(crib: Crib, tool: str, principal: Principal | None = None, **arguments: Json) -> CallResult:
+    """Call a crew tool."""
+    with anyio.fail_after(TIMEOUT):
+        return await crib.call(f"crew/{tool}", arguments, principal=principal or crib.owner("web", mode="acceptEdits"))
 
 
-async def ok(crib: Crib, tool: str, who: Principal | None = None, **arguments: Json) -> Any:
-    """What a tool gives that works."""
-    result = await use(crib, tool, who, **arguments)
+async def result_of(crib: Crib, tool: str, principal: Principal | None = None, **arguments: Json) -> Any:
+    """Return the structured result of a tool that must succeed."""
+    result = await call(crib, tool, principal, **arguments)
     assert not result.is_error, result.content
     return result.structured_content
 
 
-async def wrong(crib: Crib, tool: str, who: Principal | None = None, **arguments: Json) -> str:
-    """What a tool says that does not."""
-    result = await use(crib, tool, who, **arguments)
+async def error_of(crib: Crib, tool: str, principal: Principal | None = None, **arguments: Json) -> str:
+    """Return the error text of a tool that must fail."""
+    result = await call(crib, tool, principal, **arguments)
     assert result.is_error, result.structured_content
     return str(result.content[0]["text"])
 
 
-async def test_symbols_of_the_own_directory_and_of_one_below_it(crib: Crib, tmp_path: Path) -> None:
-    found = await ok(crib, "crib_code_symbols", query="ship")
+async def test_symbols_are_found_in_the_working_directory_and_in_one_below_it(crib: Crib, tmp_path: Path) -> None:
+    found = await result_of(crib, "crib_code_symbols", query="ship")
     assert found == {
         "projectDir": str((tmp_path / "here").resolve()),
         "symbols": [{"name": "Ship", "kind": "class", "file": "lib/ship.py", "line": 1, "signature": "class Ship:"}],
         "total": 1,
         "index": {"files": 1, "skipped": 0, "failed": 0, "complete": True},
     }
-    below = await ok(crib, "crib_code_symbols", query="", project_dir="lib", kinds=["method"])
+    below = await result_of(crib, "crib_code_symbols", query="", project_dir="lib", kinds=["method"])
     assert [(each["name"], each["container"], each["file"]) for each in below["symbols"]] == [
         ("sail", "Ship", "ship.py")
     ]
 
 
-async def test_a_directory_around_or_in_the_home_is_refused(crib: Crib, tmp_path: Path) -> None:
+async def test_directories_that_contain_or_are_in_the_home_are_refused(crib: Crib, tmp_path: Path) -> None:
     (crib.home.tools / "mine.py").write_text("SECRET = 1\n", encoding="utf-8")
     around = crib.owner("cli", mode="acceptEdits", cwd=str(tmp_path))
     for place in (None, "home", "home/tools", "here/../home"):
-        assert "closed to agents" in await wrong(crib, "crib_code_symbols", around, query="", project_dir=place)
-        assert "closed" in await wrong(crib, "crib_find_references", around, symbol_name="SECRET", project_dir=place)
-    assert (await ok(crib, "crib_code_symbols", around, query="ship", project_dir="here"))["total"] == 1
-    by_hand = crib.owner("cli", cwd=str(tmp_path))
-    assert (await ok(crib, "crib_code_symbols", by_hand, query="Wave"))["total"] == 1
+        assert "closed to agents" in await error_of(crib, "crib_code_symbols", around, query="", project_dir=place)
+        assert "closed" in await error_of(crib, "crib_find_references", around, symbol_name="SECRET", project_dir=place)
+    assert (await result_of(crib, "crib_code_symbols", around, query="ship", project_dir="here"))["total"] == 1
+    person = crib.owner("cli", cwd=str(tmp_path))
+    assert (await result_of(crib, "crib_code_symbols", person, query="Wave"))["total"] == 1
 
 
-async def test_references_of_the_directory_a_caller_works_in(crib: Crib, tmp_path: Path) -> None:
+async def test_references_are_found_in_the_callers_working_directory(crib: Crib, tmp_path: Path) -> None:
     there = crib.owner("cli", mode="acceptEdits", cwd=str(tmp_path / "there"))
-    found = await ok(crib, "crib_find_references", there, symbol_name="Wave")
+    found = await result_of(crib, "crib_find_references", there, symbol_name="Wave")
     assert [(each["line"], each["isDefinition"]) for each in found["references"]] == [(2, True), (3, False)]
     assert found["references"][1]["text"] == "func Tide() { Wave() }"
-    few = await ok(crib, "crib_find_references", there, symbol_name="Wave", limit=1)
+    few = await result_of(crib, "crib_find_references", there, symbol_name="Wave", limit=1)
     assert (len(few["references"]), few["total"]) == (1, 2)
-    assert (await ok(crib, "crib_find_references", there, symbol_name="Ship"))["total"] == 0
+    assert (await result_of(crib, "crib_find_references", there, symbol_name="Ship"))["total"] == 0
 
 
 @pytest.mark.parametrize("place", ["{}/there", "../there", "lib/../../there", "/", "link"])
-async def test_another_directory_is_refused_until_it_is_a_project(crib: Crib, tmp_path: Path, place: str) -> None:
+async def test_other_directory_is_refused_until_it_is_a_project(crib: Crib, tmp_path: Path, place: str) -> None:
     (tmp_path / "here" / "link").symlink_to(tmp_path / "there")
-    said = await wrong(crib, "crib_code_symbols", query="Wave", project_dir=place.format(tmp_path))
-    assert "neither in your directory nor in a project" in said
-    assert "crib_list_projects" in said
+    error = await error_of(crib, "crib_code_symbols", query="Wave", project_dir=place.format(tmp_path))
+    assert "neither in your directory nor in a project" in error
+    assert "crib_list_projects" in error
     await crib.permissions.projects.save(Project(str(tmp_path / "there")))
     if place != "/":
-        found = await ok(crib, "crib_code_symbols", query="Wave", project_dir=place.format(tmp_path))
+        found = await result_of(crib, "crib_code_symbols", query="Wave", project_dir=place.format(tmp_path))
         assert [each["name"] for each in found["symbols"]] == ["Wave"]
     else:
-        assert "neither" in await wrong(crib, "crib_code_symbols", query="Wave", project_dir=place)
+        assert "neither" in await error_of(crib, "crib_code_symbols", query="Wave", project_dir=place)
 
 
-async def test_a_directory_that_is_none_says_so(crib: Crib) -> None:
-    assert "is not a directory" in await wrong(crib, "crib_code_symbols", query="x", project_dir="nowhere")
-    assert "is not a directory" in await wrong(crib, "crib_find_references", symbol_name="x", project_dir="lib/ship.py")
+async def test_path_that_is_no_directory_is_an_error(crib: Crib) -> None:
+    assert "is not a directory" in await error_of(crib, "crib_code_symbols", query="x", project_dir="nowhere")
+    assert "is not a directory" in await error_of(
+        crib, "crib_find_references", symbol_name="x", project_dir="lib/ship.py"
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,16 +120,16 @@ async def test_a_directory_that_is_none_says_so(crib: Crib) -> None:
         ("crib_find_references", {"symbol_name": "x", "limit": 501}),
     ],
 )
-async def test_arguments_that_do_not_fit_are_refused(crib: Crib, tool: str, arguments: JsonObject) -> None:
-    assert await wrong(crib, tool, **arguments)
+async def test_invalid_arguments_of_code_tools_are_refused(crib: Crib, tool: str, arguments: JsonObject) -> None:
+    assert await error_of(crib, tool, **arguments)
 
 
-async def test_a_plan_may_look_at_code_and_a_schedule_too(crib: Crib) -> None:
-    for who in (crib.owner("cli", mode="plan"), crib.owner("scheduler", mode="plan")):
-        assert (await ok(crib, "crib_code_symbols", who, query="Ship"))["total"] == 1
+async def test_plan_mode_and_schedules_may_read_code(crib: Crib) -> None:
+    for principal in (crib.owner("cli", mode="plan"), crib.owner("scheduler", mode="plan")):
+        assert (await result_of(crib, "crib_code_symbols", principal, query="Ship"))["total"] == 1
 
 
-async def test_without_tree_sitter_the_tools_are_not_offered_and_why_says_how_to_have_them(
+async def test_missing_tree_sitter_hides_the_code_tools_and_why_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolcrib.host.builtin.missing_parts", lambda: ("tree_sitter",))

@@ -1,8 +1,8 @@
-"""Budgets hold sessions: a turn does not begin, a call is refused, and the session says so."""
+"""Budgets of agents: an exhausted budget stops turns and refuses calls with a clear error."""
 
 import pytest
 
-from integration.builtin.crew.crews import HEARD, Crew, agent, do, results, say, texts
+from integration.builtin.crew.crews import REPEAT_RESULT, Crew, agent_input, call_step, results, text_step, texts
 from toolcrib.model.errors import Denied, NotFound
 from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import SessionEvent
@@ -13,21 +13,21 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 def owner(crew: Crew) -> Principal:
-    """The owner in the console, who sees every tool."""
+    """Return the owner in the console, who sees every tool."""
     return crew.crib.owner("web")
 
 
 def ending(events: list[SessionEvent]) -> tuple[str | None, str]:
-    """The code of the error of a turn, if it had one, and how it was done."""
+    """Return the error code of a turn, if any, and the reason of its end."""
     codes = [str(event.data["code"]) for event in events if event.kind == "error"]
     return (codes[-1] if codes else None), str(events[-1].data["reason"])
 
 
-async def test_a_turn_is_charged_with_its_turns_and_calls(crew: Crew) -> None:
-    crew.script("two", do("crib_list_agents"), do("crib_list_projects"), say("Done."))
+async def test_turn_is_charged_with_its_model_turns_and_calls(crew: Crew) -> None:
+    crew.script("two", call_step("crib_list_agents"), call_step("crib_list_projects"), text_step("Done."))
     session = await crew.session("cook")
     await crew.turn(session.id, "[[script:two]]")
-    found = await crew.ok("crib_check_credits", session.principal)
+    found = await crew.result_of("crib_check_credits", session.principal)
     assert found["agentId"] == "cook"
     assert found["spent"] == {"turns": 3, "calls": 2, "usd": 0.0}
     assert found["exhausted"] == []
@@ -35,8 +35,8 @@ async def test_a_turn_is_charged_with_its_turns_and_calls(crew: Crew) -> None:
     assert (entry["kind"], entry["sessionId"], entry["calls"]) == ("spent", session.id, 2)
 
 
-async def test_an_exhausted_budget_stops_the_session_with_a_clear_event(crew: Crew, owner: Principal) -> None:
-    await crew.ok("crib_credit_config", owner, agent="cook", turns=1)
+async def test_exhausted_budget_stops_turns_until_credits_are_granted(crew: Crew, owner: Principal) -> None:
+    await crew.result_of("crib_credit_config", owner, agent="cook", turns=1)
     session = await crew.session("cook")
     assert ending(await crew.turn(session.id, "[[script:hello]]")) == (None, "completed")
     events = await crew.turn(session.id, "[[script:hello]]")
@@ -44,46 +44,46 @@ async def test_an_exhausted_budget_stops_the_session_with_a_clear_event(crew: Cr
     assert texts(events) == []
     assert "crib_grant_credits" in next(event.data["hint"] for event in events if event.kind == "error")
 
-    granted = await crew.ok("crib_grant_credits", owner, agent="cook", turns=5, reason="more wind")
+    granted = await crew.result_of("crib_grant_credits", owner, agent="cook", turns=5, reason="more wind")
     assert granted["left"] == {"turns": 5, "calls": None, "usd": None}
     assert ending(await crew.turn(session.id, "[[script:hello]]")) == (None, "completed")
 
 
-async def test_a_call_beyond_the_budget_is_an_error_the_model_reads(crew: Crew, owner: Principal) -> None:
-    await crew.ok("crib_credit_config", owner, calls=1)
-    crew.script("two", do("crib_list_agents"), do("crib_list_projects"), HEARD)
+async def test_call_beyond_the_budget_fails_and_is_recorded_as_refused(crew: Crew, owner: Principal) -> None:
+    await crew.result_of("crib_credit_config", owner, calls=1)
+    crew.script("two", call_step("crib_list_agents"), call_step("crib_list_projects"), REPEAT_RESULT)
     events = await crew.turn((await crew.session("cook")).id, "[[script:two]]")
     assert "captain" in results(events)[0]
     assert "Agent 'cook' has used up its budget of tool calls" in results(events)[1]
     assert ending(events) == ("credits.exhausted", "limit")
     records = await crew.crib.audit.find(Filters(tool="crib_list_projects"))
-    assert [record["refused"] for record in records] == ["limit.reached"], "what is refused is on record as well"
+    assert [record["refused"] for record in records] == ["limit.reached"], "a refused call is recorded too"
     other = await crew.session("mate")
-    assert ending(await crew.turn(other.id, "[[script:hello]]")) == (None, "completed"), "each agent has its own"
+    assert ending(await crew.turn(other.id, "[[script:hello]]")) == (None, "completed"), "each agent has its own budget"
 
 
-async def test_the_runtimes_own_tools_count_too(crew: Crew, owner: Principal) -> None:
-    await crew.ok("crib_credit_config", owner, agent="cook", calls=1)
+async def test_calls_of_the_runtimes_own_tools_count_against_the_budget(crew: Crew, owner: Principal) -> None:
+    await crew.result_of("crib_credit_config", owner, agent="cook", calls=1)
     bash = {"blocks": [{"tool": "Bash", "input": {"command": "ls"}}]}
-    crew.script("bash", bash, bash, say("Done."))
+    crew.script("bash", bash, bash, text_step("Done."))
     events = await crew.turn((await crew.session("cook")).id, "[[script:bash]]")
     assert len(crew.runner.ran) == 1
     assert "used up its budget" in results(events)[1]
 
 
-async def test_budgets_are_shown_set_and_lifted(crew: Crew, owner: Principal) -> None:
-    assert await crew.ok("crib_credit_config", owner) == {"budgets": {}}
-    await crew.ok("crib_credit_config", owner, usd=2.5)
-    found = await crew.ok("crib_credit_config", owner, agent="cook", turns=3, calls=9)
+async def test_budgets_are_set_shown_and_removed(crew: Crew, owner: Principal) -> None:
+    assert await crew.result_of("crib_credit_config", owner) == {"budgets": {}}
+    await crew.result_of("crib_credit_config", owner, usd=2.5)
+    found = await crew.result_of("crib_credit_config", owner, agent="cook", turns=3, calls=9)
     assert found["budgets"] == {
         "*": {"turns": None, "calls": None, "usd": 2.5},
         "cook": {"turns": 3, "calls": 9, "usd": None},
     }
-    found = await crew.ok("crib_credit_config", owner, agent="cook", unlimited=["turns"])
+    found = await crew.result_of("crib_credit_config", owner, agent="cook", unlimited=["turns"])
     assert found["budgets"]["cook"] == {"turns": None, "calls": 9, "usd": None}
 
 
-async def test_failures_say_what_to_do(crew: Crew, owner: Principal) -> None:
+async def test_credit_tools_reject_unknown_agents_and_empty_grants(crew: Crew, owner: Principal) -> None:
     for tool, arguments, words in (
         ("crib_check_credits", {}, "is not an agent"),
         ("crib_check_credits", {"agent": "nobody"}, "not found"),
@@ -91,21 +91,21 @@ async def test_failures_say_what_to_do(crew: Crew, owner: Principal) -> None:
         ("crib_grant_credits", {"agent": "cook"}, "The grant has no amount"),
         ("crib_credit_config", {"agent": "nobody", "turns": 1}, "not found"),
     ):
-        assert words in await crew.wrong(tool, owner, **arguments)
+        assert words in await crew.error_of(tool, owner, **arguments)
 
 
-async def test_granting_is_for_those_it_was_granted_to_and_never_for_oneself(crew: Crew) -> None:
+async def test_granting_credits_needs_permission_and_excludes_the_agent_itself(crew: Crew) -> None:
     cook = (await crew.session("cook")).principal
     for tool in ("crib_grant_credits", "crib_credit_config"):
         with pytest.raises(NotFound):
-            await crew.use(tool, cook, agent="mate")
+            await crew.call(tool, cook, agent="mate")
         with pytest.raises(Denied):
-            await crew.use(tool, crew.crib.owner("cli"), agent="mate")
+            await crew.call(tool, crew.crib.owner("cli"), agent="mate")
     granted = ["crew/crib_grant_credits", "crew/crib_credit_config"]
-    await crew.crib.zoo.create(agent("purser", permissions=granted), by="test")
+    await crew.crib.zoo.create(agent_input("purser", permissions=granted), by="test")
     purser = (await crew.session("purser")).principal
-    assert (await crew.ok("crib_grant_credits", purser, agent="mate", usd=1.5))["granted"]["usd"] == 1.5
-    said = await crew.wrong("crib_grant_credits", purser, agent="purser", usd=1.5)
-    assert "cannot grant credits to itself" in said
-    assert "Hint: Ask the owner" in said
-    assert "its own budget" in await crew.wrong("crib_credit_config", purser, turns=100)
+    assert (await crew.result_of("crib_grant_credits", purser, agent="mate", usd=1.5))["granted"]["usd"] == 1.5
+    error = await crew.error_of("crib_grant_credits", purser, agent="purser", usd=1.5)
+    assert "cannot grant credits to itself" in error
+    assert "Hint: Ask the owner" in error
+    assert "its own budget" in await crew.error_of("crib_credit_config", purser, turns=100)

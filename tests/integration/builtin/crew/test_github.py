@@ -1,4 +1,4 @@
-"""The crew tools for GitHub, through the gate of a crib that has a token, against a GitHub of our own."""
+"""The crew tools for GitHub through the gate, against a fake GitHub server."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from integration.agents.github.hub import TOKEN, Hub, issue, open_hub, pull
-from integration.builtin.crew.crews import agent
+from integration.builtin.crew.crews import agent_input
 from toolcrib.base.settings import Environment, Settings, load_settings
 from toolcrib.host import Crib
 from toolcrib.model.errors import Denied, NotFound
@@ -19,12 +19,12 @@ from toolcrib.model.tools import CallResult
 
 pytestmark = pytest.mark.anyio
 
-SOON = 20.0
+TIMEOUT = 20.0
 READS = {"crib_github_list_prs", "crib_github_list_issues", "crib_github_repo_info", "crib_github_get_pr_diff"}
-BLOCKED = {
+SCHEDULER_BLOCKED = {
     "crib_github_fork_repo", "crib_github_create_pr", "crib_github_create_issue", "crib_github_comment_on_pr",
 }  # fmt: skip
-REST = {
+OTHERS = {
     "crib_github_star_repo", "crib_github_unstar_repo", "crib_github_review_pr", "crib_github_follow_user",
 }  # fmt: skip
 ISSUE = {"repo": "acme/app", "title": "Bug", "body": "It breaks."}
@@ -35,90 +35,90 @@ COMMENT = {"repo": "acme/app", "pr_number": 7, "body": "Thanks."}
 
 @pytest.fixture
 async def hub() -> AsyncGenerator[Hub]:
-    """A running GitHub."""
+    """Run a fake GitHub server."""
     async with open_hub() as opened:
         yield opened
 
 
 @asynccontextmanager
 async def open_crib(home: Path, hub: Hub, **settings: Any) -> AsyncGenerator[Crib]:
-    """A crib with a token for that GitHub, and an agent."""
-    given = Settings(home=home, github_token=TOKEN, github_url=hub.url, **settings)
-    async with Crib(given, environment=Environment({"HOME": str(home.parent)})) as opened:
-        await opened.zoo.create(agent("scout"), by="test")
+    """Open a crib with a token for the fake GitHub, and an agent."""
+    settings_with_token = Settings(home=home, github_token=TOKEN, github_url=hub.url, **settings)
+    async with Crib(settings_with_token, environment=Environment({"HOME": str(home.parent)})) as opened:
+        await opened.zoo.create(agent_input("scout"), by="test")
         yield opened
 
 
 @pytest.fixture
 async def crib(tmp_path: Path, hub: Hub) -> AsyncGenerator[Crib]:
-    """A crib with a token."""
+    """Open a crib with a token."""
     async with open_crib(tmp_path / "home", hub) as opened:
         yield opened
 
 
 def session(name: str, source: Any = "agent", creator: Principal | None = None) -> Principal:
-    """A session of the agent that runs without asking."""
+    """Return a session of the agent that runs without asking."""
     return Principal("session", name, source, "bypassPermissions", "scout", name, creator=creator)
 
 
-async def use(crib: Crib, tool: str, arguments: JsonObject, who: Principal | None = None) -> CallResult:
-    """Call a tool."""
-    with anyio.fail_after(SOON):
+async def call(crib: Crib, tool: str, arguments: JsonObject, principal: Principal | None = None) -> CallResult:
+    """Call a crew tool for GitHub."""
+    with anyio.fail_after(TIMEOUT):
         return await crib.call(
-            f"crew/crib_github_{tool}", arguments, principal=who or crib.owner("web", mode="acceptEdits")
+            f"crew/crib_github_{tool}", arguments, principal=principal or crib.owner("web", mode="acceptEdits")
         )
 
 
-async def ok(crib: Crib, tool: str, arguments: JsonObject, who: Principal | None = None) -> Any:
-    """What a tool gives that works."""
-    result = await use(crib, tool, arguments, who)
+async def result_of(crib: Crib, tool: str, arguments: JsonObject, principal: Principal | None = None) -> Any:
+    """Return the structured result of a tool that must succeed."""
+    result = await call(crib, tool, arguments, principal)
     assert not result.is_error, result.content
     return result.structured_content
 
 
-async def wrong(crib: Crib, tool: str, arguments: JsonObject, who: Principal | None = None) -> str:
-    """What a tool says that does not."""
-    result = await use(crib, tool, arguments, who)
+async def error_of(crib: Crib, tool: str, arguments: JsonObject, principal: Principal | None = None) -> str:
+    """Return the error text of a tool that must fail; it must not contain the token."""
+    result = await call(crib, tool, arguments, principal)
     assert result.is_error, result.structured_content
-    said = str(result.content[0]["text"])
-    assert TOKEN not in said
-    return said
+    error = str(result.content[0]["text"])
+    assert TOKEN not in error
+    return error
 
 
-def seen(crib: Crib, who: Principal) -> set[str]:
-    """The tools for GitHub that somebody sees."""
-    names = (each.ref.tool for each in crib.gate.listing(who).tools if each.ref.server == "crew")
+def visible_tools(crib: Crib, principal: Principal) -> set[str]:
+    """Return the tools for GitHub that a principal sees."""
+    names = (each.ref.tool for each in crib.gate.listing(principal).tools if each.ref.server == "crew")
     return {name for name in names if name.startswith("crib_github_")}
 
 
-async def test_who_sees_which_of_the_tools(crib: Crib) -> None:
+async def test_schedules_do_not_see_the_blocked_github_tools(crib: Crib) -> None:
     tools = {each.ref.tool: each for each in crib.gate.listing(crib.owner("web")).tools}
-    assert seen(crib, crib.owner("web")) == READS | BLOCKED | REST
-    assert seen(crib, crib.owner("ide")) == READS | BLOCKED | REST
-    assert seen(crib, crib.owner("scheduler")) == READS | REST
+    assert visible_tools(crib, crib.owner("web")) == READS | SCHEDULER_BLOCKED | OTHERS
+    assert visible_tools(crib, crib.owner("ide")) == READS | SCHEDULER_BLOCKED | OTHERS
+    assert visible_tools(crib, crib.owner("scheduler")) == READS | OTHERS
     child = session("child", creator=session("scheduled", "scheduler"))
-    assert seen(crib, child) == READS | REST
-    assert {name for name in READS | BLOCKED | REST if tools[name].marks.read_only} == READS
-    assert all(tools[name].marks.open_world for name in READS | BLOCKED | REST)
+    assert visible_tools(crib, child) == READS | OTHERS
+    assert {name for name in READS | SCHEDULER_BLOCKED | OTHERS if tools[name].marks.read_only} == READS
+    assert all(tools[name].marks.open_world for name in READS | SCHEDULER_BLOCKED | OTHERS)
 
 
-async def test_a_schedule_cannot_call_what_it_does_not_see(crib: Crib, hub: Hub) -> None:
+async def test_schedule_cannot_call_a_blocked_github_tool(crib: Crib, hub: Hub) -> None:
     with pytest.raises((NotFound, Denied)):
-        await use(crib, "create_issue", ISSUE, session("s", "scheduler"))
+        await call(crib, "create_issue", ISSUE, session("s", "scheduler"))
     assert hub.writes == []
 
 
-async def test_without_a_token_there_are_none_and_why_says_so(tmp_path: Path) -> None:
+async def test_github_tools_are_missing_without_a_token_and_why_names_the_setting(tmp_path: Path) -> None:
     async with Crib(Settings(home=tmp_path / "home"), environment=Environment({"HOME": str(tmp_path)})) as crib:
-        assert seen(crib, crib.owner("web")) == set()
+        assert visible_tools(crib, crib.owner("web")) == set()
         explained = await crib.why("crew/crib_github_create_pr", principal=crib.owner("web"))
         assert (explained.verdict, "github_token" in explained.decided_by.reason) == ("unknown", True)
 
 
-async def test_stars_and_followers(crib: Crib, hub: Hub) -> None:
-    assert await ok(crib, "star_repo", {"repo": "acme/app"}) == {"done": "starred", "target": "acme/app"}
-    assert await ok(crib, "unstar_repo", {"repo": "acme/app"}) == {"done": "unstarred", "target": "acme/app"}
-    assert await ok(crib, "follow_user", {"username": "@ada"}) == {"done": "followed", "target": "ada"}
+async def test_star_unstar_and_follow_send_the_matching_requests(crib: Crib, hub: Hub) -> None:
+    assert await result_of(crib, "star_repo", {"repo": "acme/app"}) == {"done": "starred", "target": "acme/app"}
+    assert await result_of(crib, "unstar_repo", {"repo": "acme/app"}) == {"done": "unstarred", "target": "acme/app"}
+    assert await result_of(crib, "follow_user", {"username": "@ada"}) == {"done": "followed", "target": "ada"}
     assert [(each.method, each.path.removeprefix("/api/v3")) for each in hub.writes] == [
         ("PUT", "/user/starred/acme/app"),
         ("DELETE", "/user/starred/acme/app"),
@@ -126,98 +126,98 @@ async def test_stars_and_followers(crib: Crib, hub: Hub) -> None:
     ]
 
 
-async def test_a_repository_is_shown_and_forked(crib: Crib) -> None:
-    shown = await ok(crib, "repo_info", {"repo": "acme/app"})
+async def test_repository_is_shown_and_forked(crib: Crib) -> None:
+    shown = await result_of(crib, "repo_info", {"repo": "acme/app"})
     assert (shown["fullName"], shown["stars"], shown["isPrivate"]) == ("acme/app", 5, False)
-    forked = await ok(crib, "fork_repo", {"repo": "acme/app", "org": "other"})
+    forked = await result_of(crib, "fork_repo", {"repo": "acme/app", "org": "other"})
     assert (forked["fullName"], forked["isFork"]) == ("other/app", True)
-    assert (await ok(crib, "fork_repo", {"repo": "acme/app"}))["fullName"] == "me/app"
+    assert (await result_of(crib, "fork_repo", {"repo": "acme/app"}))["fullName"] == "me/app"
 
 
-async def test_lists_are_given_by_state_and_limit(crib: Crib, hub: Hub) -> None:
+async def test_lists_are_filtered_by_state_and_limit(crib: Crib, hub: Hub) -> None:
     hub.pulls = [pull(3), pull(2, state="closed"), pull(1)]
     hub.issues = [issue(6, labels=[{"name": "bug"}]), issue(5, state="closed"), pull(4, pull_request={})]
-    found = await ok(crib, "list_prs", {"repo": "acme/app"})
+    found = await result_of(crib, "list_prs", {"repo": "acme/app"})
     assert [each["number"] for each in found["pullRequests"]] == [3, 1]
     assert (found["pullRequests"][0]["head"], found["pullRequests"][0]["excerpt"]) == ("acme:fix", "It breaks.")
-    found = await ok(crib, "list_prs", {"repo": "acme/app", "state": "all", "limit": 2})
+    found = await result_of(crib, "list_prs", {"repo": "acme/app", "state": "all", "limit": 2})
     assert [each["number"] for each in found["pullRequests"]] == [3, 2]
-    found = await ok(crib, "list_issues", {"repo": "acme/app"})
+    found = await result_of(crib, "list_issues", {"repo": "acme/app"})
     assert [(each["number"], each["labels"]) for each in found["issues"]] == [(6, ["bug"])]
-    found = await ok(crib, "list_issues", {"repo": "acme/app", "state": "closed"})
+    found = await result_of(crib, "list_issues", {"repo": "acme/app", "state": "closed"})
     assert [each["number"] for each in found["issues"]] == [5]
 
 
-async def test_a_diff_is_read(crib: Crib, hub: Hub) -> None:
-    found = await ok(crib, "get_pr_diff", {"repo": "acme/app", "pr_number": 3})
+async def test_diff_is_returned_unless_it_is_too_large(crib: Crib, hub: Hub) -> None:
+    found = await result_of(crib, "get_pr_diff", {"repo": "acme/app", "pr_number": 3})
     assert found == {"repo": "acme/app", "number": 3, "diff": hub.diff, "truncated": False}
-    assert "too large" in await wrong(crib, "get_pr_diff", {"repo": "acme/app", "pr_number": 406})
+    assert "too large" in await error_of(crib, "get_pr_diff", {"repo": "acme/app", "pr_number": 406})
 
 
-async def test_what_an_agent_writes_says_so_and_what_a_person_writes_stays(crib: Crib, hub: Hub) -> None:
+async def test_texts_of_agents_are_signed_and_texts_of_persons_are_not(crib: Crib, hub: Hub) -> None:
     scout = session("s")
-    made = await ok(crib, "create_issue", {**ISSUE, "labels": ["bug"], "requested_by": "@ada\nx"}, scout)
+    made = await result_of(crib, "create_issue", {**ISSUE, "labels": ["bug"], "requested_by": "@ada\nx"}, scout)
     assert (made["number"], made["labels"]) == (42, ["bug", "toolcrib"])
-    await ok(crib, "create_pr", PULL, scout)
-    await ok(crib, "review_pr", REVIEW, scout)
-    await ok(crib, "comment_on_pr", COMMENT, scout)
+    await result_of(crib, "create_pr", PULL, scout)
+    await result_of(crib, "review_pr", REVIEW, scout)
+    await result_of(crib, "comment_on_pr", COMMENT, scout)
     bodies = [each.body["body"] for each in hub.writes if "body" in each.body]
     signed = "\n\n---\nWritten by the agent scout through Toolcrib"
     assert bodies == [
         f"It breaks.{signed}, requested by @ada x.", f"Mended.{signed}.", f"Hm.{signed}.", f"Thanks.{signed}.",
     ]  # fmt: skip
-    await ok(crib, "comment_on_pr", COMMENT)
+    await result_of(crib, "comment_on_pr", COMMENT)
     assert hub.writes[-1].body == {"body": "Thanks."}
 
 
-async def test_a_review_has_its_state_and_what_github_refuses_is_told(crib: Crib) -> None:
-    done = await ok(crib, "review_pr", {**REVIEW, "event": "APPROVE"})
+async def test_review_returns_its_state_and_github_errors_are_passed_on(crib: Crib) -> None:
+    done = await result_of(crib, "review_pr", {**REVIEW, "event": "APPROVE"})
     assert done == {"state": "APPROVED", "url": "https://hub.example/review"}
-    said = await wrong(crib, "review_pr", {**REVIEW, "event": "APPROVE", "pr_number": 1})
-    assert "Can not approve your own pull request" in said
-    said = await wrong(crib, "create_pr", {**PULL, "head": "nowhere"})
-    assert "head invalid" in said
-    assert "Hint:" in said
+    error = await error_of(crib, "review_pr", {**REVIEW, "event": "APPROVE", "pr_number": 1})
+    assert "Can not approve your own pull request" in error
+    error = await error_of(crib, "create_pr", {**PULL, "head": "nowhere"})
+    assert "head invalid" in error
+    assert "Hint:" in error
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "most"),
+    ("tool", "arguments", "limit"),
     [("create_issue", ISSUE, 3), ("create_pr", PULL, 3), ("comment_on_pr", COMMENT, 5), ("review_pr", REVIEW, 5)],
 )
-async def test_a_session_that_no_person_leads_writes_only_so_often(
-    crib: Crib, hub: Hub, tool: str, arguments: JsonObject, most: int
+async def test_unattended_session_and_its_children_share_a_write_limit(
+    crib: Crib, hub: Hub, tool: str, arguments: JsonObject, limit: int
 ) -> None:
     first = session("first")
-    for _ in range(most):
-        await ok(crib, tool, arguments, first)
+    for _ in range(limit):
+        await result_of(crib, tool, arguments, first)
     count = len(hub.writes)
-    said = await wrong(crib, tool, arguments, first)
-    assert f"{most} " in said
-    assert "without a person" in said
-    assert "without a person" in await wrong(crib, tool, arguments, session("child", creator=first))
+    error = await error_of(crib, tool, arguments, first)
+    assert f"{limit} " in error
+    assert "without a person" in error
+    assert "without a person" in await error_of(crib, tool, arguments, session("child", creator=first))
     assert len(hub.writes) == count
-    await ok(crib, tool, arguments, session("second"))
-    await ok(crib, tool, arguments, session("third", "web"))
-    await ok(crib, tool, arguments)
+    await result_of(crib, tool, arguments, session("second"))
+    await result_of(crib, tool, arguments, session("third", "web"))
+    await result_of(crib, tool, arguments)
 
 
-async def test_comments_and_reviews_count_together_and_failures_do_not(crib: Crib, hub: Hub) -> None:
-    who = session("s")
+async def test_comments_and_reviews_share_a_limit_without_failures(crib: Crib, hub: Hub) -> None:
+    principal = session("s")
     for _ in range(3):
-        await wrong(crib, "comment_on_pr", {**COMMENT, "repo": "acme/none"}, who)
+        await error_of(crib, "comment_on_pr", {**COMMENT, "repo": "acme/none"}, principal)
     for _ in range(2):
-        await ok(crib, "comment_on_pr", COMMENT, who)
-        await ok(crib, "review_pr", REVIEW, who)
-    await ok(crib, "review_pr", REVIEW, who)
-    assert "without a person" in await wrong(crib, "comment_on_pr", COMMENT, who)
+        await result_of(crib, "comment_on_pr", COMMENT, principal)
+        await result_of(crib, "review_pr", REVIEW, principal)
+    await result_of(crib, "review_pr", REVIEW, principal)
+    assert "without a person" in await error_of(crib, "comment_on_pr", COMMENT, principal)
 
 
-async def test_writes_stay_with_the_allowed_owners(tmp_path: Path, hub: Hub) -> None:
+async def test_writes_to_other_owners_are_refused(tmp_path: Path, hub: Hub) -> None:
     async with open_crib(tmp_path / "home", hub, github_organisations=("acme",), github_label="") as crib:
-        assert (await ok(crib, "create_issue", ISSUE))["labels"] == []
-        said = await wrong(crib, "create_issue", {**ISSUE, "repo": "other/app"})
-        assert "github_organisations" in said
-        await ok(crib, "repo_info", {"repo": "other/app"})
+        assert (await result_of(crib, "create_issue", ISSUE))["labels"] == []
+        error = await error_of(crib, "create_issue", {**ISSUE, "repo": "other/app"})
+        assert "github_organisations" in error
+        await result_of(crib, "repo_info", {"repo": "other/app"})
 
 
 FAILURES: Sequence[tuple[str, JsonObject]] = [
@@ -232,25 +232,25 @@ FAILURES: Sequence[tuple[str, JsonObject]] = [
     ("repo_info", {"repo": "acme/none"}),
     ("get_pr_diff", {"repo": "acme/none", "pr_number": 1}),
     ("comment_on_pr", {**COMMENT, "repo": "acme/none"}),
-    ("follow_user", {"username": "nobody"}),
+    ("follow_user", {"username": "unknown"}),
 ]
 
 
 @pytest.mark.parametrize(("tool", "arguments"), FAILURES)
-async def test_every_tool_says_what_is_missing_when_to_come_back_and_that_a_token_is_wrong(
+async def test_every_github_tool_reports_not_found_and_the_retry_time(
     crib: Crib, hub: Hub, tool: str, arguments: JsonObject
 ) -> None:
-    assert "GitHub did not find this" in await wrong(crib, tool, arguments)
+    assert "GitHub did not find this" in await error_of(crib, tool, arguments)
     hub.retry_after = "33"
-    assert "in 33 s" in await wrong(crib, tool, arguments)
+    assert "in 33 s" in await error_of(crib, tool, arguments)
 
 
-async def test_a_token_that_is_not_accepted_is_told_with_what_to_do(tmp_path: Path, hub: Hub) -> None:
-    given = Settings(home=tmp_path / "home", github_token="ghp_wrong", github_url=hub.url)
-    async with Crib(given, environment=Environment({"HOME": str(tmp_path)})) as crib:
-        said = await wrong(crib, "repo_info", {"repo": "acme/app"})
-        assert "TOOLCRIB_GITHUB_TOKEN" in said
-        assert "ghp_wrong" not in said
+async def test_rejected_token_error_names_the_setting_and_hides_the_token(tmp_path: Path, hub: Hub) -> None:
+    settings_with_token = Settings(home=tmp_path / "home", github_token="ghp_wrong", github_url=hub.url)
+    async with Crib(settings_with_token, environment=Environment({"HOME": str(tmp_path)})) as crib:
+        error = await error_of(crib, "repo_info", {"repo": "acme/app"})
+        assert "TOOLCRIB_GITHUB_TOKEN" in error
+        assert "ghp_wrong" not in error
 
 
 @pytest.mark.parametrize(
@@ -266,14 +266,14 @@ async def test_a_token_that_is_not_accepted_is_told_with_what_to_do(tmp_path: Pa
         ("comment_on_pr", {**COMMENT, "body": ""}),
     ],
 )
-async def test_arguments_that_do_not_fit_are_never_sent(
+async def test_invalid_arguments_are_never_sent_to_github(
     crib: Crib, hub: Hub, tool: str, arguments: dict[str, Json]
 ) -> None:
-    await wrong(crib, tool, arguments)
+    await error_of(crib, tool, arguments)
     assert hub.asked == []
 
 
-async def test_the_token_is_shown_nowhere_and_not_changed_by_a_tool(tmp_path: Path, crib: Crib) -> None:
+async def test_github_token_is_masked_and_cannot_be_changed_by_a_tool(tmp_path: Path, crib: Crib) -> None:
     shown = await crib.call("toolcrib/get_config", {}, principal=crib.owner("web", mode="acceptEdits"))
     assert TOKEN not in str(shown)
     assert TOKEN not in repr(crib.settings)
@@ -286,7 +286,7 @@ async def test_the_token_is_shown_nowhere_and_not_changed_by_a_tool(tmp_path: Pa
         assert result.is_error
 
 
-def test_settings_for_github_come_from_variables_and_the_file(tmp_path: Path) -> None:
+def test_github_settings_are_read_from_variables_and_the_file(tmp_path: Path) -> None:
     variables = {
         "TOOLCRIB_HOME": str(tmp_path),
         "TOOLCRIB_GITHUB_TOKEN": TOKEN,
@@ -298,6 +298,6 @@ def test_settings_for_github_come_from_variables_and_the_file(tmp_path: Path) ->
     settings = load_settings(Environment(variables)).settings
     assert (settings.github_token, settings.github_url) == (TOKEN, "https://hub.example/api/v3")
     assert (settings.github_organisations, settings.github_label) == (("a", "b"), "")
-    for wrong_line in ('github_url = "ftp://x"', 'github_url = "https://u:p@x"', "github_organisations = [1]"):
-        (tmp_path / "toolcrib.toml").write_text(wrong_line, "utf-8")
+    for invalid_line in ('github_url = "ftp://x"', 'github_url = "https://u:p@x"', "github_organisations = [1]"):
+        (tmp_path / "toolcrib.toml").write_text(invalid_line, "utf-8")
         assert load_settings(Environment({"TOOLCRIB_HOME": str(tmp_path)})).problems

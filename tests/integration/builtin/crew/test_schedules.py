@@ -1,4 +1,4 @@
-"""Agents schedule themselves, and what they schedule never has more than they had; jobs are the same thing."""
+"""Schedules made by agents: they never have more rights than their creator; jobs are schedules too."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from integration.builtin.crew.crews import SOON, Crew, agent
+from integration.builtin.crew.crews import TIMEOUT, Crew, agent_input
 from toolcrib.builtin.scheduling import Draft, Scheduling
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Principal
@@ -19,18 +19,18 @@ pytestmark = pytest.mark.anyio
 DAILY: dict[str, Json] = {
     "action": "create", "name": "Watch", "prompt": "Look out. [[script:hello]]", "cron": "0 9 * * *",
 }  # fmt: skip
-SOON_AFTER = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat()
 
 
-async def manage(crew: Crew, who: Principal, **arguments: Json) -> Any:
-    return await crew.ok("crib_manage_schedule", who, **arguments)
+async def manage(crew: Crew, principal: Principal, **arguments: Json) -> Any:
+    return await crew.result_of("crib_manage_schedule", principal, **arguments)
 
 
-async def refused(crew: Crew, who: Principal, **arguments: Json) -> str:
-    return await crew.wrong("crib_manage_schedule", who, **arguments)
+async def refused(crew: Crew, principal: Principal, **arguments: Json) -> str:
+    return await crew.error_of("crib_manage_schedule", principal, **arguments)
 
 
-async def test_an_agent_schedules_itself_and_answers_for_it(crew: Crew) -> None:
+async def test_agent_schedules_itself_and_is_the_creator(crew: Crew) -> None:
     cook = (await crew.session("cook")).principal
     made = (await manage(crew, cook, **DAILY, timezone="Europe/Berlin", max_minutes=5))["schedule"]
     assert (made["agentId"], made["createdBy"], made["cwd"]) == ("cook", "cook", cook.cwd)
@@ -43,7 +43,7 @@ async def test_an_agent_schedules_itself_and_answers_for_it(crew: Crew) -> None:
     assert kept.creator == cook
 
 
-async def test_a_schedule_is_changed_paused_resumed_looked_at_and_deleted(crew: Crew) -> None:
+async def test_schedule_is_changed_paused_resumed_shown_and_deleted(crew: Crew) -> None:
     cook = (await crew.session("cook")).principal
     id = (await manage(crew, cook, **DAILY))["schedule"]["id"]
     changed = (await manage(crew, cook, action="update", id=id, every_minutes=30, tools=["crew/nothing"]))["schedule"]
@@ -59,11 +59,11 @@ async def test_a_schedule_is_changed_paused_resumed_looked_at_and_deleted(crew: 
     assert "no schedule" in await refused(crew, cook, action="get", id=id)
 
 
-async def test_a_run_is_in_the_history_with_its_session_and_its_creator(crew: Crew) -> None:
+async def test_run_is_in_the_history_with_its_session_and_creator(crew: Crew) -> None:
     cook = (await crew.session("cook")).principal
     id = (await manage(crew, cook, **DAILY))["schedule"]["id"]
     await crew.crib.schedules.run_now(id)
-    session = await crew.crib.sessions.get((await _completed(crew, cook, id))["sessionId"])
+    session = await crew.crib.sessions.get((await wait_for_completed_run(crew, cook, id))["sessionId"])
     assert (session.source, session.agent, session.creator) == ("scheduler", "cook", cook)
     assert crew.crib.gate.decision(session.principal, ToolRef("crew", "crib_send_message")).verdict == "hidden"
 
@@ -85,30 +85,28 @@ async def test_a_run_is_in_the_history_with_its_session_and_its_creator(crew: Cr
         ({"prompt": "x", "every_minutes": 0}, "every_minutes"),
     ],
 )
-async def test_what_cannot_be_scheduled_is_refused_and_nothing_is_kept(
-    crew: Crew, arguments: dict[str, Json], words: str
-) -> None:
+async def test_invalid_schedule_is_refused_and_not_stored(crew: Crew, arguments: dict[str, Json], words: str) -> None:
     cook = (await crew.session("cook")).principal
     assert words in await refused(crew, cook, action="create", **arguments)
     assert await crew.crib.schedules.list() == []
 
 
-async def test_an_agent_changes_what_it_made_and_nothing_else(crew: Crew) -> None:
+async def test_agent_changes_only_the_schedules_it_created(crew: Crew) -> None:
     cook, mate = [(await crew.session(agent)).principal for agent in ("cook", "mate")]
     owner = crew.crib.owner("cli")
-    theirs = (await manage(crew, mate, **DAILY))["schedule"]["id"]
-    owners = (await manage(crew, owner, **DAILY, agent="cook"))["schedule"]
-    assert "creator" not in owners, "a person answers for nobody else"
-    seen = (await manage(crew, cook, action="list"))["schedules"]
-    assert [each["id"] for each in seen] == [owners["id"]], "it sees what runs it, not what others made"
-    assert "no schedule" in await refused(crew, cook, action="delete", id=theirs)
+    of_mate = (await manage(crew, mate, **DAILY))["schedule"]["id"]
+    of_owner = (await manage(crew, owner, **DAILY, agent="cook"))["schedule"]
+    assert "creator" not in of_owner, "a person is no creator"
+    listed = (await manage(crew, cook, action="list"))["schedules"]
+    assert [each["id"] for each in listed] == [of_owner["id"]], "an agent sees the schedules that run it"
+    assert "no schedule" in await refused(crew, cook, action="delete", id=of_mate)
     for action in ("update", "pause", "resume", "delete"):
-        assert "not created by cook" in await refused(crew, cook, action=action, id=owners["id"])
+        assert "not created by cook" in await refused(crew, cook, action=action, id=of_owner["id"])
     assert len((await manage(crew, owner, action="list"))["schedules"]) == 2
-    await manage(crew, owner, action="delete", id=theirs)
+    await manage(crew, owner, action="delete", id=of_mate)
 
 
-async def test_what_a_person_paused_an_agent_does_not_resume(crew: Crew) -> None:
+async def test_agent_cannot_resume_a_schedule_paused_by_a_person(crew: Crew) -> None:
     cook, owner = (await crew.session("cook")).principal, crew.crib.owner("cli")
     id = (await manage(crew, cook, **DAILY))["schedule"]["id"]
     await manage(crew, owner, action="pause", id=id)
@@ -119,19 +117,19 @@ async def test_what_a_person_paused_an_agent_does_not_resume(crew: Crew) -> None
     await manage(crew, cook, action="resume", id=id)
 
 
-async def test_who_changes_a_schedule_answers_for_it_from_then_on(crew: Crew) -> None:
-    rich = replace((await crew.session("cook")).principal, source="web")
-    poor = (await crew.session("cook", mode="plan")).principal
-    id = (await manage(crew, rich, **DAILY))["schedule"]["id"]
+async def test_agent_that_changes_a_schedule_becomes_its_creator(crew: Crew) -> None:
+    unrestricted = replace((await crew.session("cook")).principal, source="web")
+    planning = (await crew.session("cook", mode="plan")).principal
+    id = (await manage(crew, unrestricted, **DAILY))["schedule"]["id"]
     crib = crew.crib
     scheduling = Scheduling(crib.schedules, crib.permissions.has_agent, crib.principals.is_person, str)
-    await scheduling.change(poor, id, Draft(prompt="Do something else."))
-    assert (await crew.crib.schedules.get(id)).creator == poor
+    await scheduling.change(planning, id, Draft(prompt="Do something else."))
+    assert (await crew.crib.schedules.get(id)).creator == planning
     await manage(crew, crew.crib.owner("cli"), action="update", id=id, name="Renamed")
-    assert (await crew.crib.schedules.get(id)).creator == poor, "a person gives it no more by that"
+    assert (await crew.crib.schedules.get(id)).creator == planning, "a change by a person keeps the creator"
 
 
-async def test_an_agent_has_twenty_schedules_and_makes_none_from_too_deep(crew: Crew) -> None:
+async def test_agent_has_at_most_twenty_schedules_and_limited_delegation(crew: Crew) -> None:
     cook = (await crew.session("cook")).principal
     for _ in range(20):
         await manage(crew, cook, **DAILY)
@@ -140,26 +138,26 @@ async def test_an_agent_has_twenty_schedules_and_makes_none_from_too_deep(crew: 
     assert "was delegated 3 times" in await refused(crew, deep, **DAILY)
 
 
-async def test_jobs_are_schedules_made_by_a_tool(crew: Crew) -> None:
+async def test_jobs_are_schedules(crew: Crew) -> None:
     cook, mate = [(await crew.session(agent)).principal for agent in ("cook", "mate")]
-    made = await _toolcrib(crew, "create_job", cook, prompt="Stir.", at=SOON_AFTER)
-    assert made["at"] == SOON_AFTER
+    made = await call_toolcrib(crew, "create_job", cook, prompt="Stir.", at=TOMORROW)
+    assert made["at"] == TOMORROW
     assert made["when"].startswith("Once, at ")
     assert made["creator"] == cook.to_json()
-    assert [job["id"] for job in (await _toolcrib(crew, "list_jobs", cook))["jobs"]] == [made["id"]]
-    assert (await _toolcrib(crew, "list_jobs", mate))["jobs"] == []
+    assert [job["id"] for job in (await call_toolcrib(crew, "list_jobs", cook))["jobs"]] == [made["id"]]
+    assert (await call_toolcrib(crew, "list_jobs", mate))["jobs"] == []
     assert (await manage(crew, cook, action="get", id=made["id"]))["schedule"]["id"] == made["id"]
     wrong = await crew.crib.call("toolcrib/delete_job", {"id": made["id"]}, principal=mate)
     assert wrong.is_error
-    assert await _toolcrib(crew, "delete_job", cook, id=made["id"]) == {"deleted": made["id"]}
+    assert await call_toolcrib(crew, "delete_job", cook, id=made["id"]) == {"deleted": made["id"]}
 
 
-async def test_a_job_never_has_more_than_who_made_it(crew: Crew) -> None:
+async def test_job_has_no_tool_that_its_creator_lacks(crew: Crew) -> None:
     grant = ToolRef("crew", "crib_grant_credits")
-    await crew.crib.zoo.create(agent("purser", permissions=["crew/*", "toolcrib/*"]), by="test")
+    await crew.crib.zoo.create(agent_input("purser", permissions=["crew/*", "toolcrib/*"]), by="test")
     planning = (await crew.session("purser", mode="acceptEdits")).principal
     bound = replace(planning, creator=(await crew.session("cook")).principal)
-    made = await _toolcrib(crew, "create_job", bound, prompt="[[script:hello]]", at=SOON_AFTER)
+    made = await call_toolcrib(crew, "create_job", bound, prompt="[[script:hello]]", at=TOMORROW)
     await crew.crib.schedules.run_now(made["id"])
     found = await crew.until(
         lambda: next((each for each in crew.crib.sessions.active() if each.source == "scheduler"), None)
@@ -169,17 +167,17 @@ async def test_a_job_never_has_more_than_who_made_it(crew: Crew) -> None:
     assert await crew.crib.sessions.list(SessionFilter(agent="purser"))
 
 
-async def _completed(crew: Crew, who: Principal, id: str) -> JsonObject:
-    """The newest run of a schedule, once it has come to its end."""
-    with anyio.fail_after(SOON):
+async def wait_for_completed_run(crew: Crew, principal: Principal, id: str) -> JsonObject:
+    """Return the newest run of a schedule once it is completed."""
+    with anyio.fail_after(TIMEOUT):
         async for _ in crew.crib.feed.follow(0):
-            runs: list[JsonObject] = (await manage(crew, who, action="history", id=id))["runs"]
+            runs: list[JsonObject] = (await manage(crew, principal, action="history", id=id))["runs"]
             if runs and runs[0]["state"] == "completed":
                 return runs[0]
     raise AssertionError("The feed has ended.")
 
 
-async def _toolcrib(crew: Crew, tool: str, who: Principal, **arguments: Json) -> Any:
-    result = await crew.crib.call(f"toolcrib/{tool}", arguments, principal=who)
+async def call_toolcrib(crew: Crew, tool: str, principal: Principal, **arguments: Json) -> Any:
+    result = await crew.crib.call(f"toolcrib/{tool}", arguments, principal=principal)
     assert not result.is_error, result.content
     return result.structured_content

@@ -1,4 +1,4 @@
-"""The fixtures that are shipped."""
+"""The shipped fixtures."""
 
 from toolcrib.testing.plugin import claude_environment, no_leaked_children, scripted_model
 

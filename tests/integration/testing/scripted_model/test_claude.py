@@ -1,4 +1,4 @@
-"""The real Claude Code on the scripted model, through its SDK: what a scripted turn has to look like to it."""
+"""The real Claude Code on the scripted model through its SDK: the replies must be such that it accepts them."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -34,12 +34,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("no_leaked_children"), 
 
 Decide = Callable[[str, dict[str, Any], ToolPermissionContext], Awaitable[PermissionResultAllow | PermissionResultDeny]]
 PING = "mcp__lab__ping"
-CALL: JsonObject = {"blocks": [{"text": "I look."}, {"tool": PING, "input": {"x": 1}}]}
-HEARD: JsonObject = {"blocks": [{"text": "Heard: {{last_tool_result}}"}]}
+CALL: JsonObject = {"blocks": [{"text": "Looking."}, {"tool": PING, "input": {"x": 1}}]}
+REPEAT_RESULT: JsonObject = {"blocks": [{"text": "Heard: {{last_tool_result}}"}]}
 
 
 class Claude:
-    """Claude Code in a project of its own; `calls` are those of its one tool."""
+    """Claude Code in a project of its own; `calls` are the calls of its one tool."""
 
     def __init__(self, model: ScriptedModel, project: Path) -> None:
         self.model = model
@@ -48,7 +48,7 @@ class Claude:
 
     @asynccontextmanager
     async def open(self, **options: Any) -> AsyncGenerator[ClaudeSDKClient]:
-        """A live client."""
+        """Open a client."""
 
         @tool("ping", "Answer.", {"x": int})
         async def ping(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -72,17 +72,17 @@ class Claude:
 
 @pytest.fixture
 def claude(scripted_model: ScriptedModel, claude_environment: Environment, tmp_path: Path) -> Claude:
-    """Claude Code on the scripted model."""
+    """Return Claude Code on the scripted model."""
     return Claude(scripted_model, tmp_path)
 
 
-async def ask(client: ClaudeSDKClient, prompt: str) -> list[Any]:
-    """All messages of the answer, its result last."""
+async def send(client: ClaudeSDKClient, prompt: str) -> list[Any]:
+    """Send a prompt and return all messages of the answer; the last is the result."""
     await client.query(prompt)
     return [message async for message in client.receive_response()]
 
 
-def said(messages: list[Any]) -> list[str]:
+def texts(messages: list[Any]) -> list[str]:
     blocks = [block for message in messages if isinstance(message, AssistantMessage) for block in message.content]
     return [block.text for block in blocks if isinstance(block, TextBlock)]
 
@@ -92,7 +92,7 @@ def results(messages: list[Any]) -> list[ToolResultBlock]:
     return [block for content in contents for block in content if isinstance(block, ToolResultBlock)]
 
 
-def end(messages: list[Any]) -> ResultMessage:
+def result_of(messages: list[Any]) -> ResultMessage:
     assert isinstance(messages[-1], ResultMessage)
     return messages[-1]
 
@@ -105,87 +105,87 @@ async def deny(name: str, given: dict[str, Any], context: ToolPermissionContext)
     return PermissionResultDeny(message="Not today.")
 
 
-async def test_a_turn_with_an_approved_call_asks_the_model_twice_and_nothing_else(claude: Claude) -> None:
-    claude.model.scripts["s"] = [CALL, HEARD]
+async def test_turn_with_an_approved_call_requests_the_model_twice(claude: Claude) -> None:
+    claude.model.scripts["s"] = [CALL, REPEAT_RESULT]
     async with claude.open(can_use_tool=allow) as client:
-        messages = await ask(client, "go [[script:s]]")
+        messages = await send(client, "go [[script:s]]")
     assert claude.calls == [{"x": 1}]
-    assert said(messages)[0] == "I look."
-    assert "pong" in said(messages)[1]
+    assert texts(messages)[0] == "Looking."
+    assert "pong" in texts(messages)[1]
     assert [(request.script, request.step) for request in claude.model.requests] == [("s", 0), ("s", 1)]
     assert claude.model.background == []
     assert PING in claude.model.requests[0].tools
 
 
-async def test_the_pieces_of_a_reply_arrive_as_they_were_cut(claude: Claude) -> None:
+async def test_reply_is_streamed_in_chunks_of_the_scripted_size(claude: Claude) -> None:
     claude.model.scripts["s"] = [{"blocks": [{"thinking": "Let me see."}, {"text": "one two three"}], "chunk": 4}]
     async with claude.open() as client:
-        messages = await ask(client, "[[script:s]]")
+        messages = await send(client, "[[script:s]]")
     deltas = [
         message.event["delta"] for message in messages if isinstance(message, StreamEvent) and "delta" in message.event
     ]
     assert [delta["text"] for delta in deltas if "text" in delta] == ["one ", "two ", "thre", "e"]
     assert "".join(delta.get("thinking", "") for delta in deltas) == "Let me see."
-    thought = [block for message in messages if isinstance(message, AssistantMessage) for block in message.content]
-    assert [block.thinking for block in thought if isinstance(block, ThinkingBlock)] == ["Let me see."]
+    blocks = [block for message in messages if isinstance(message, AssistantMessage) for block in message.content]
+    assert [block.thinking for block in blocks if isinstance(block, ThinkingBlock)] == ["Let me see."]
 
 
-async def test_the_reason_of_a_denial_comes_back_in_the_next_request(claude: Claude) -> None:
-    claude.model.scripts["s"] = [CALL, HEARD]
+async def test_denial_reason_is_in_the_next_request(claude: Claude) -> None:
+    claude.model.scripts["s"] = [CALL, REPEAT_RESULT]
     async with claude.open(can_use_tool=deny) as client:
-        messages = await ask(client, "[[script:s]]")
+        messages = await send(client, "[[script:s]]")
     assert claude.calls == []
     assert [result.is_error for result in results(messages)] == [True]
-    assert said(messages)[-1] == "Heard: Not today."
+    assert texts(messages)[-1] == "Heard: Not today."
 
 
-async def test_two_prompts_and_a_script_by_words_go_on_in_one_client(claude: Claude) -> None:
+async def test_prompts_of_one_client_continue_scripts_by_name_and_by_words(claude: Claude) -> None:
     claude.model.scripts["s"] = [{"blocks": [{"text": "one"}]}, {"blocks": [{"text": "two"}]}]
     claude.model.scripts["rain"] = {"when": "rain", "steps": [CALL, {"blocks": [{"text": "wet"}]}]}
     async with claude.open(can_use_tool=allow) as client:
-        assert said(await ask(client, "[[script:s]]")) == ["one"]
-        assert said(await ask(client, "and now?")) == ["two"]
-        assert said(await ask(client, "Will it rain?"))[-1] == "wet"
-        assert said(await ask(client, "[[script:s]]")) == ["one"]
+        assert texts(await send(client, "[[script:s]]")) == ["one"]
+        assert texts(await send(client, "and now?")) == ["two"]
+        assert texts(await send(client, "Will it rain?"))[-1] == "wet"
+        assert texts(await send(client, "[[script:s]]")) == ["one"]
     assert len(claude.calls) == 1
 
 
-async def test_edits_are_accepted_in_their_mode(claude: Claude) -> None:
+async def test_edits_are_allowed_in_mode_accept_edits(claude: Claude) -> None:
     path = claude.project / "x.txt"
     write: JsonObject = {"tool": "Write", "input": {"file_path": str(path), "content": "hi"}}
-    claude.model.scripts["s"] = [{"blocks": [write]}, HEARD]
+    claude.model.scripts["s"] = [{"blocks": [write]}, REPEAT_RESULT]
     async with claude.open(permission_mode="acceptEdits") as client:
-        assert not end(await ask(client, "[[script:s]]")).is_error
+        assert not result_of(await send(client, "[[script:s]]")).is_error
     assert path.read_text(encoding="utf-8") == "hi"
 
 
-async def test_a_resumed_session_is_at_the_step_where_it_was(claude: Claude) -> None:
-    claude.model.scripts["s"] = [{"blocks": [{"text": "one"}]}, CALL, HEARD]
+async def test_resumed_session_continues_its_script(claude: Claude) -> None:
+    claude.model.scripts["s"] = [{"blocks": [{"text": "one"}]}, CALL, REPEAT_RESULT]
     async with claude.open() as client:
-        session = end(await ask(client, "[[script:s]]")).session_id
+        session = result_of(await send(client, "[[script:s]]")).session_id
     async with claude.open(resume=session, can_use_tool=allow) as client:
-        messages = await ask(client, "and now?")
-    assert end(messages).session_id == session
-    assert "pong" in said(messages)[-1]
+        messages = await send(client, "and now?")
+    assert result_of(messages).session_id == session
+    assert "pong" in texts(messages)[-1]
 
 
-async def test_an_error_of_the_api_is_the_result(claude: Claude) -> None:
+async def test_api_error_is_the_result_of_the_turn(claude: Claude) -> None:
     claude.model.scripts["s"] = [{"status": 400, "error": "invalid_request_error", "message": "Not like this."}]
     async with claude.open() as client:
-        result = end(await ask(client, "[[script:s]]"))
+        result = result_of(await send(client, "[[script:s]]"))
     assert result.is_error
     assert "Not like this." in (result.result or "")
 
 
-async def test_a_reply_that_breaks_off_is_an_error_also_when_it_is_asked_for_again(claude: Claude) -> None:
+async def test_truncated_reply_fails_after_one_retry_without_streaming(claude: Claude) -> None:
     claude.model.scripts["s"] = [{"blocks": [{"text": "one two three"}], "cut": True}]
     async with claude.open() as client:
-        result = end(await ask(client, "[[script:s]]"))
+        result = result_of(await send(client, "[[script:s]]"))
     assert result.is_error
     assert [bool(body.get("stream")) for body in claude.model.bodies] == [True, False]
 
 
-async def test_a_turn_is_interrupted_while_the_model_is_silent(claude: Claude) -> None:
+async def test_turn_is_interrupted_while_the_model_hangs(claude: Claude) -> None:
     claude.model.scripts["s"] = [{"hang_s": 600}]
     claude.model.scripts["next"] = [{"blocks": [{"text": "here"}]}]
     async with claude.open() as client:
@@ -195,10 +195,10 @@ async def test_a_turn_is_interrupted_while_the_model_is_silent(claude: Claude) -
         async for message in client.receive_response():
             if isinstance(message, ResultMessage):
                 assert message.is_error
-        assert said(await ask(client, "[[script:next]]"))[-1] == "here"
+        assert texts(await send(client, "[[script:next]]"))[-1] == "here"
 
 
-async def test_a_turn_is_interrupted_while_the_model_speaks(claude: Claude) -> None:
+async def test_turn_is_interrupted_while_the_reply_is_streamed(claude: Claude) -> None:
     claude.model.scripts["s"] = [{"blocks": [{"text": "word " * 500}], "chunk": 5, "chunk_delay_ms": 20}]
     async with claude.open() as client:
         await client.query("[[script:s]]")
@@ -210,27 +210,27 @@ async def test_a_turn_is_interrupted_while_the_model_speaks(claude: Claude) -> N
         assert interrupted
 
 
-async def test_sessions_at_once_are_answered_each_by_its_script_with_ids_of_their_own(claude: Claude) -> None:
+async def test_concurrent_sessions_have_their_own_scripts_and_call_ids(claude: Claude) -> None:
     names = ("a", "b", "c")
     for name in names:
         claude.model.scripts[name] = [CALL, {"blocks": [{"text": name}]}]
     ids: list[str] = []
 
-    async def talk(name: str) -> None:
+    async def run_session(name: str) -> None:
         async with claude.open(can_use_tool=allow) as client:
-            messages = await ask(client, f"[[script:{name}]]")
-        assert said(messages)[-1] == name
+            messages = await send(client, f"[[script:{name}]]")
+        assert texts(messages)[-1] == name
         ids.extend(result.tool_use_id for result in results(messages))
 
     async with anyio.create_task_group() as tasks:
         for name in names:
-            tasks.start_soon(talk, name)
+            tasks.start_soon(run_session, name)
     assert len(set(ids)) == 3
 
 
-async def test_a_script_that_never_ends_is_ended_by_the_limit_of_turns(claude: Claude) -> None:
+async def test_endless_script_ends_at_the_turn_limit(claude: Claude) -> None:
     claude.model.scripts["s"] = [CALL]
     async with claude.open(can_use_tool=allow, max_turns=3) as client:
-        result = end(await ask(client, "[[script:s]]"))
+        result = result_of(await send(client, "[[script:s]]"))
     assert result.subtype == "error_max_turns"
     assert len(claude.calls) == 3

@@ -1,4 +1,4 @@
-"""The scripted model over HTTP: whole and streamed replies, refusals, silence, clients that vanish, and its end."""
+"""The scripted model over HTTP: replies, streams, errors, hung and aborted requests, and its shutdown."""
 
 import json
 import socket
@@ -34,8 +34,8 @@ def post(model: ScriptedModel, given: JsonObject, path: str = "/v1/messages?beta
     return httpx2.post(model.url + path, json=given, timeout=stretched(10), trust_env=False, verify=PLAIN)
 
 
-def was_asked(model: ScriptedModel) -> None:
-    """Wait until somebody has asked the model something."""
+def wait_for_request(model: ScriptedModel) -> None:
+    """Wait until the model has received a request."""
     deadline = time.monotonic() + stretched(10)
     while not model.requests:
         assert time.monotonic() < deadline
@@ -47,31 +47,31 @@ def events(response: httpx2.Response) -> list[JsonObject]:
     return [json.loads(block.split("data: ", 1)[1]) for block in blocks]
 
 
-def test_a_reply_is_given_whole_or_in_pieces(scripted_model: ScriptedModel) -> None:
+def test_reply_is_sent_whole_or_streamed(scripted_model: ScriptedModel) -> None:
     scripted_model.scripts["s"] = [{"blocks": [{"text": LONG}], "chunk": 5}]
     whole = post(scripted_model, body("s"))
     assert (whole.status_code, whole.json()["content"]) == (200, [{"type": "text", "text": LONG}])
     streamed = post(scripted_model, body("s", stream=True))
     assert streamed.headers["content-type"] == "text/event-stream"
-    told = events(streamed)
-    assert [told[0]["type"], told[-1]["type"]] == ["message_start", "message_stop"]
-    assert "".join(event["delta"].get("text", "") for event in told if "delta" in event) == LONG
+    streamed_events = events(streamed)
+    assert [streamed_events[0]["type"], streamed_events[-1]["type"]] == ["message_start", "message_stop"]
+    assert "".join(event["delta"].get("text", "") for event in streamed_events if "delta" in event) == LONG
 
 
-def test_every_request_is_kept_with_what_it_asked_for(scripted_model: ScriptedModel) -> None:
+def test_every_request_is_recorded_with_its_kind_script_and_tools(scripted_model: ScriptedModel) -> None:
     scripted_model.scripts["s"] = [{"blocks": [{"text": "a"}]}]
     given = body("s", tools=[{"name": "a"}, {"name": "b", "defer_loading": True}])
     post(scripted_model, given)
     post(scripted_model, {"messages": [{"role": "user", "content": "A title, please."}]})
-    asked, title = scripted_model.requests
-    assert (asked.method, asked.path, asked.kind) == ("POST", "/v1/messages?beta=true", "main")
-    assert (asked.script, asked.step, asked.model) == ("s", 0, "m")
-    assert (asked.tools, asked.deferred) == (("a", "b"), ("b",))
-    assert scripted_model.background == [title]
+    main_request, title_request = scripted_model.requests
+    assert (main_request.method, main_request.path, main_request.kind) == ("POST", "/v1/messages?beta=true", "main")
+    assert (main_request.script, main_request.step, main_request.model) == ("s", 0, "m")
+    assert (main_request.tools, main_request.deferred) == (("a", "b"), ("b",))
+    assert scripted_model.background == [title_request]
     assert scripted_model.bodies[0] == given
 
 
-def test_the_other_routes_of_the_api_are_answered(scripted_model: ScriptedModel) -> None:
+def test_other_routes_of_the_api_are_answered(scripted_model: ScriptedModel) -> None:
     assert post(scripted_model, body("s"), "/v1/messages/count_tokens").json()["input_tokens"] > 0
     assert httpx2.get(f"{scripted_model.url}/v1/models", trust_env=False, verify=PLAIN).json() == {
         "data": [],
@@ -84,7 +84,7 @@ def test_the_other_routes_of_the_api_are_answered(scripted_model: ScriptedModel)
     assert scripted_model.bodies == []
 
 
-def test_a_refusal_is_an_error_of_the_api(scripted_model: ScriptedModel) -> None:
+def test_scripted_status_and_unknown_script_are_api_errors(scripted_model: ScriptedModel) -> None:
     scripted_model.scripts["s"] = [{"status": 529, "error": "overloaded_error", "message": "Later."}]
     refused = post(scripted_model, body("s", stream=True))
     assert refused.status_code == 529
@@ -95,13 +95,13 @@ def test_a_refusal_is_an_error_of_the_api(scripted_model: ScriptedModel) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
-def test_what_is_no_request_is_refused_and_the_server_goes_on(scripted_model: ScriptedModel, content: bytes) -> None:
+def test_malformed_request_is_refused_and_the_server_continues(scripted_model: ScriptedModel, content: bytes) -> None:
     refused = httpx2.post(f"{scripted_model.url}/v1/messages", content=content, trust_env=False, verify=PLAIN)
     assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
     assert post(scripted_model, {"messages": 3}).json()["content"] == [{"type": "text", "text": "ok"}]
 
 
-def test_a_request_without_its_length_is_refused(scripted_model: ScriptedModel) -> None:
+def test_request_without_a_length_is_refused(scripted_model: ScriptedModel) -> None:
     def pieces() -> Iterator[bytes]:
         yield b"{}"
 
@@ -109,7 +109,7 @@ def test_a_request_without_its_length_is_refused(scripted_model: ScriptedModel) 
     assert refused.status_code == 400
 
 
-def test_a_cut_reply_breaks_off_in_its_first_block(scripted_model: ScriptedModel) -> None:
+def test_cut_reply_ends_in_its_first_block(scripted_model: ScriptedModel) -> None:
     scripted_model.scripts["s"] = [{"blocks": [{"text": LONG}, {"text": "never"}], "cut": True}]
     received = b""
     with (
@@ -124,14 +124,14 @@ def test_a_cut_reply_breaks_off_in_its_first_block(scripted_model: ScriptedModel
         post(scripted_model, body("s"))
 
 
-def test_replies_take_the_time_that_their_step_says(scripted_model: ScriptedModel) -> None:
+def test_reply_takes_the_scripted_delays(scripted_model: ScriptedModel) -> None:
     scripted_model.scripts["s"] = [{"blocks": [{"text": "abc"}], "delay_ms": 60, "chunk": 1, "chunk_delay_ms": 30}]
     started = time.monotonic()
     post(scripted_model, body("s", stream=True))
     assert time.monotonic() - started >= 0.15
 
 
-def test_after_its_silence_the_connection_is_closed(scripted_model: ScriptedModel) -> None:
+def test_connection_is_closed_after_a_scripted_hang(scripted_model: ScriptedModel) -> None:
     scripted_model.scripts["s"] = [{"hang_s": 0.05}]
     with pytest.raises(httpx2.RemoteProtocolError):
         post(scripted_model, body("s"))
@@ -145,17 +145,17 @@ def test_after_its_silence_the_connection_is_closed(scripted_model: ScriptedMode
         {"blocks": [{"text": LONG}], "chunk": 1, "chunk_delay_ms": 3_600_000},
     ],
 )
-def test_closing_waits_for_no_script(step: JsonObject) -> None:
-    with ThreadPoolExecutor(1) as others:
+def test_closing_does_not_wait_for_running_scripts(step: JsonObject) -> None:
+    with ThreadPoolExecutor(1) as executor:
         with ScriptedModel({"s": [step]}) as model:
-            asked = others.submit(post, model, body("s", stream=True))
-            was_asked(model)
+            main_request = executor.submit(post, model, body("s", stream=True))
+            wait_for_request(model)
             started = time.monotonic()
         assert time.monotonic() - started < stretched(5)
-        assert isinstance(asked.exception(timeout=stretched(5)), httpx2.TransportError)
+        assert isinstance(main_request.exception(timeout=stretched(5)), httpx2.TransportError)
 
 
-def test_closing_ends_connections_that_are_kept_open() -> None:
+def test_closing_ends_idle_connections() -> None:
     with ScriptedModel() as model:
         address = model.url
         idle = socket.create_connection(("127.0.0.1", int(address.rsplit(":", 1)[1])), timeout=10)
@@ -171,7 +171,7 @@ def test_closing_ends_connections_that_are_kept_open() -> None:
         _ = model.url
 
 
-def test_a_client_that_vanishes_in_the_middle_harms_nobody(
+def test_aborted_client_leaves_no_error_and_others_are_served(
     scripted_model: ScriptedModel, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     scripted_model.scripts["s"] = [{"blocks": [{"text": "x" * 3_000_000}], "chunk": 1000}]
@@ -187,24 +187,24 @@ def test_a_client_that_vanishes_in_the_middle_harms_nobody(
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-def test_many_ask_at_once_and_each_gets_its_own_answer(scripted_model: ScriptedModel) -> None:
+def test_concurrent_requests_receive_their_own_replies(scripted_model: ScriptedModel) -> None:
     names = [f"s{number}" for number in range(64)]
     for name in names:
         scripted_model.scripts[name] = [{"blocks": [{"text": name}], "delay_ms": 20}]
 
     with (
         httpx2.Client(base_url=scripted_model.url, trust_env=False, verify=PLAIN) as client,
-        ThreadPoolExecutor(32) as others,
+        ThreadPoolExecutor(32) as executor,
     ):
 
         def ask(name: str) -> str:
             return client.post("/v1/messages", json=body(name)).json()["content"][0]["text"]
 
-        assert list(others.map(ask, names)) == names
+        assert list(executor.map(ask, names)) == names
     assert len(scripted_model.requests) == 64
 
 
-def test_scripts_that_cannot_be_used_are_refused_before_anything_listens() -> None:
+def test_invalid_script_is_refused_before_the_server_starts() -> None:
     with pytest.raises(ConfigError) as caught:
         ScriptedModel({"s": [{"bloks": []}]})
     assert caught.value.code == "script.invalid"
