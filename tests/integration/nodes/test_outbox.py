@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from deadlines import stretched
-from integration.gate.approvals.requests import OWNER, desk, question
+from integration.gate.approvals.requests import OWNER, approval_request, open_approvals
 from integration.store.databases import Server, fetch_rows
 from toolcrib.base.feed import Feed
 from toolcrib.gate.approvals import approvals
@@ -116,12 +116,12 @@ async def test_approval_answered_on_another_node_continues_without_polling(
         node(postgres_url, "b") as b,
         open_store(postgres_url) as on_a,
         open_store(postgres_url) as on_b,
-        desk(on_a, crib="a") as asker,
-        desk(on_b, crib="b") as answerer,
+        open_approvals(on_a, crib="a") as asker,
+        open_approvals(on_b, crib="b") as answerer,
     ):
         answerer.approvals.listen(b.publish)
         a.listen(lambda event: asker.approvals.answered_elsewhere(), "remote")
-        async with asker.approvals.open(question()) as pending:
+        async with asker.approvals.open(approval_request()) as pending:
             await answerer.approvals.answer(pending.approval.id, "approve", by=OWNER)
             with anyio.fail_after(30):
                 assert (await asker.approvals.wait(pending)).approved

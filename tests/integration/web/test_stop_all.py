@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from e2e.shell import Shell
-from integration.gate.permissions.answering import SELL, calling, open_desk, upstream
+from integration.gate.permissions.shop_lab import SELL, background_call, open_shop_lab, upstream
 from integration.web.console.console_client import open_console
 from integration.web.crib import Running, running_crib
 from integration.web.talks import BOUND, Talk, talking
@@ -142,11 +142,11 @@ async def test_sessions_schedules_and_questions_end_and_none_begins(talk: Talk) 
 
 
 async def test_named_tokens_are_suspended_and_their_open_calls_cut(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
+    async with open_shop_lab(tmp_path) as desk:
         secret = await desk.token("robot", source="api")
         async with desk.rest(secret) as robot, desk.http(secret) as http, desk.http() as owner:
-            async with calling(lambda: robot.call(SELL, {"what": "tea"})) as call:
-                await desk.question()
+            async with background_call(lambda: robot.call(SELL, {"what": "tea"})) as call:
+                await desk.pending_approval()
                 await stop(owner)
             assert call.raised is not None
             refused = await http.get("/api/tools")
@@ -160,7 +160,7 @@ async def test_named_tokens_are_suspended_and_their_open_calls_cut(tmp_path: Pat
 
 
 async def test_upstream_processes_end_and_none_starts_also_after_a_restart(tmp_path: Path) -> None:
-    async with open_desk(tmp_path, changing_tools=upstream("upstreams.changing_tools")) as desk:
+    async with open_shop_lab(tmp_path, changing_tools=upstream("upstreams.changing_tools")) as desk:
         standing = next(each for each in await desk.owner.servers() if each["name"] == "changing_tools")
         assert standing["state"] == "connected"
         started = desk.crib.upstreams.status(await desk.crib.servers.find("changing_tools"))
@@ -174,7 +174,7 @@ async def test_upstream_processes_end_and_none_starts_also_after_a_restart(tmp_p
         assert tested["state"] == "failed"
         assert "stopped everything" in tested["lastError"]
         assert await desk.owner.tools(server="changing_tools"), "what it offers stays known"
-    async with open_desk(tmp_path) as desk:
+    async with open_shop_lab(tmp_path) as desk:
         assert (await desk.owner.status())["state"] == "stopped"
         with pytest.raises(Denied) as refused:
             await desk.owner.call(TOOL, {"text": "a"})
@@ -250,7 +250,7 @@ def never_recorded(_: JsonObject) -> asyncio.Future[int]:
 
 
 async def test_only_the_owner_stops_and_resumes(tmp_path: Path) -> None:
-    async with open_desk(tmp_path) as desk:
+    async with open_shop_lab(tmp_path) as desk:
         secret = await desk.token("robot", source="api", mayApprove=True)
         async with desk.http(secret) as http:
             for path in ("/api/stop-all", "/api/resume-all"):

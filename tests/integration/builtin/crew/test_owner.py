@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Hook:
-    """A local webhook that stores wait_for_posts bodies and answers with a status."""
+    """A local webhook that stores posted bodies and answers with a status."""
 
     def __init__(self) -> None:
         self.status = 204
@@ -32,7 +32,7 @@ class Hook:
         self._changed = anyio.Event()
 
     async def wait_for_posts(self, number: int) -> None:
-        """Wait until this many collect_notices were wait_for_posts."""
+        """Wait until this many notices were posted."""
         with anyio.fail_after(TIMEOUT):
             while len(self.bodies) < number:
                 await self._changed.wait()

@@ -1,4 +1,4 @@
-"""Questions, people and programs for tests of approvals. Not a test itself."""
+"""Approval requests, principals and a harness for tests of approvals."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -25,16 +25,16 @@ SESSION = Principal("session", "session-1", "web", "default", agent="reviewer", 
 DELETE = ToolRef("github", "delete_repo")
 
 
-def question(
+def approval_request(
     arguments: JsonObject | None = None, *, principal: Principal = SESSION, ref: ToolRef = DELETE
 ) -> ApprovalRequest:
-    """May the session delete a repository?"""
+    """Return a request of the session to delete a repository."""
     encoded = canonical({"repo": "toolcrib"} if arguments is None else arguments)
     return ApprovalRequest(ref, "d" * 64, encoded, principal, "mcp", "Mode default asks a person.", "call-1")
 
 
-class Desk:
-    """Approvals with everything they told and remembered."""
+class ApprovalsHarness:
+    """Approvals with the events they published and the rules they remembered."""
 
     approvals: Approvals
 
@@ -42,63 +42,63 @@ class Desk:
         self.events: list[tuple[str, JsonObject]] = []
         self.rules: list[Rule] = []
         self.on_remember: Callable[[], None] = lambda: None
-        self._news = anyio.Event()
+        self._changed = anyio.Event()
 
     def publish(self, kind: str, data: JsonObject) -> None:
-        """Take an event in."""
+        """Store an event."""
         self.events.append((kind, data))
-        self._news.set()
-        self._news = anyio.Event()
+        self._changed.set()
+        self._changed = anyio.Event()
 
     async def remember(self, rule: Rule) -> None:
-        """Take a rule in."""
+        """Store a rule."""
         self.on_remember()
         await anyio.lowlevel.checkpoint()
         self.rules.append(rule)
 
-    async def told(self, count: int) -> None:
-        """Wait until there are so many events."""
+    async def wait_for_events(self, count: int) -> None:
+        """Wait until this many events were published."""
         with anyio.fail_after(20):
             while len(self.events) < count:
-                await self._news.wait()
+                await self._changed.wait()
 
     @property
-    def open_id(self) -> str:
-        """The newest question that was announced."""
+    def newest_id(self) -> str:
+        """The id of the newest published approval."""
         return next(data["approvalId"] for kind, data in reversed(self.events) if kind == "approval_required")
 
     def resolved(self) -> list[JsonObject]:
-        """What became of the questions, in order."""
+        """Return the data of all `approval_resolved` events."""
         return [data for kind, data in self.events if kind == "approval_resolved"]
 
-    async def refused(self, code: str, *given: Any, **named: Any) -> ToolcribError:
-        """Answer, and be refused with this code."""
+    async def answer_refused(self, code: str, *args: Any, **kwargs: Any) -> ToolcribError:
+        """Answer, and return the error; it must have this code."""
         try:
-            await self.approvals.answer(*given, **named)
+            await self.approvals.answer(*args, **kwargs)
         except ToolcribError as error:
             assert error.code == code, error
             return error
-        raise AssertionError("The answer was taken.")
+        raise AssertionError("The answer was accepted.")
 
 
 @asynccontextmanager
-async def desk(
+async def open_approvals(
     store: Store,
     *,
     crib: str = "crib",
     principals: Principals = PRINCIPALS,
     signal: Callable[[], object] = lambda: None,
-) -> AsyncGenerator[Desk]:
+) -> AsyncGenerator[ApprovalsHarness]:
     """Open approvals on a store."""
-    at = Desk()
+    harness = ApprovalsHarness()
     async with Approvals(
         store,
         crib=crib,
-        publish=at.publish,
+        publish=harness.publish,
         may_answer=principals.may_answer,
         may_remember=principals.may_remember,
         redact=shown,
-        remember=at.remember,
+        remember=harness.remember,
         signal=signal,
-    ) as at.approvals:
-        yield at
+    ) as harness.approvals:
+        yield harness

@@ -1,11 +1,18 @@
-"""Whatever happens at once to many questions: each ends once, and everybody is told the same end."""
+"""Concurrent answers, timeouts and cancellations: each approval ends once, with the same result for all."""
 
 import random
 
 import anyio
 import pytest
 
-from integration.gate.approvals.requests import OWNER, PRINCIPALS, SESSION, Desk, desk, question
+from integration.gate.approvals.requests import (
+    OWNER,
+    PRINCIPALS,
+    SESSION,
+    ApprovalsHarness,
+    approval_request,
+    open_approvals,
+)
 from toolcrib.model.approvals import ApprovalAnswer, Verb
 from toolcrib.model.errors import ToolcribError
 from toolcrib.model.principals import Principal
@@ -13,63 +20,63 @@ from toolcrib.store.engine import open_store
 
 pytestmark = pytest.mark.anyio
 
-QUESTIONS = 60
+APPROVALS = 60
 
 
-class Fate:
-    """One question, and all that happens to it."""
+class RandomApproval:
+    """One approval with random answers and deadlines."""
 
-    def __init__(self, at: Desk, chance: random.Random) -> None:
-        self.at = at
-        self.chance = chance
-        self.heard: ApprovalAnswer | None = None
-        self.won: list[ApprovalAnswer] = []
+    def __init__(self, harness: ApprovalsHarness, rng: random.Random) -> None:
+        self.harness = harness
+        self.rng = rng
+        self.result: ApprovalAnswer | None = None
+        self.accepted: list[ApprovalAnswer] = []
         self.refused: list[str] = []
         self.id = ""
 
     async def run(self) -> None:
-        seconds, patience = self.chance.choice([(0.0, 30.0), (0.02, 30.0), (30.0, 0.02), (30.0, 30.0), (30.0, 30.0)])
-        repliers = [self.chance.choice([OWNER, SESSION, PRINCIPALS.owner("ide")]) for _ in range(3)]
-        if (seconds, patience) == (30.0, 30.0):
-            repliers.append(OWNER)  # else nothing would end it
-        with anyio.move_on_after(patience):
-            async with self.at.approvals.open(question(), seconds=seconds) as asked:
-                self.id = asked.approval.id
+        seconds, cancel_after = self.rng.choice([(0.0, 30.0), (0.02, 30.0), (30.0, 0.02), (30.0, 30.0), (30.0, 30.0)])
+        answerers = [self.rng.choice([OWNER, SESSION, PRINCIPALS.owner("ide")]) for _ in range(3)]
+        if (seconds, cancel_after) == (30.0, 30.0):
+            answerers.append(OWNER)  # without it nothing would end the approval
+        with anyio.move_on_after(cancel_after):
+            async with self.harness.approvals.open(approval_request(), seconds=seconds) as pending:
+                self.id = pending.approval.id
                 async with anyio.create_task_group() as tasks:
-                    for by in repliers:
-                        tasks.start_soon(self.reply, by)
-                    self.heard = await self.at.approvals.wait(asked)
+                    for by in answerers:
+                        tasks.start_soon(self.answer, by)
+                    self.result = await self.harness.approvals.wait(pending)
 
-    async def reply(self, by: Principal) -> None:
-        await anyio.sleep(self.chance.uniform(0, 0.03))
-        verb: Verb = "approve" if self.chance.random() < 0.5 else "deny"
+    async def answer(self, by: Principal) -> None:
+        await anyio.sleep(self.rng.uniform(0, 0.03))
+        verb: Verb = "approve" if self.rng.random() < 0.5 else "deny"
         try:
-            self.won.append(await self.at.approvals.answer(self.id, verb, by=by))
+            self.accepted.append(await self.harness.approvals.answer(self.id, verb, by=by))
         except ToolcribError as error:
             self.refused.append(error.code)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-async def test_every_question_ends_once_and_the_same_for_all(database: str, seed: int) -> None:
-    chance = random.Random(seed)
-    async with open_store(database) as store, desk(store) as at:
-        fates = [Fate(at, chance) for _ in range(QUESTIONS)]
+async def test_concurrent_events_end_every_approval_once(database: str, seed: int) -> None:
+    rng = random.Random(seed)
+    async with open_store(database) as store, open_approvals(store) as harness:
+        approvals = [RandomApproval(harness, rng) for _ in range(APPROVALS)]
         with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
-                for fate in fates:
-                    tasks.start_soon(fate.run)
-        rows = {row.id: row for row in await at.approvals.find()}
-    told = {data["approvalId"]: data["decision"] for data in at.resolved()}
-    assert len(told) == len(at.resolved())
-    assert {data["approvalId"] for kind, data in at.events if kind == "approval_required"} == told.keys()
+                for each in approvals:
+                    tasks.start_soon(each.run)
+        rows = {row.id: row for row in await harness.approvals.find()}
+    published = {data["approvalId"]: data["decision"] for data in harness.resolved()}
+    assert len(published) == len(harness.resolved())
+    assert {data["approvalId"] for kind, data in harness.events if kind == "approval_required"} == published.keys()
     assert {row.status for row in rows.values()} <= {"approved", "denied", "expired", "withdrawn"}
-    for fate in fates:
-        assert len(fate.won) <= 1
-        assert set(fate.refused) <= {"approval.decided", "approval.not_a_person"}
-        if fate.id:
-            assert told[fate.id] == rows[fate.id].status
-        if fate.heard is not None:
-            assert fate.heard.decision == rows[fate.id].status
-        if fate.won:
-            assert fate.won[0].decision == rows[fate.id].status
+    for each in approvals:
+        assert len(each.accepted) <= 1
+        assert set(each.refused) <= {"approval.decided", "approval.not_a_person"}
+        if each.id:
+            assert published[each.id] == rows[each.id].status
+        if each.result is not None:
+            assert each.result.decision == rows[each.id].status
+        if each.accepted:
+            assert each.accepted[0].decision == rows[each.id].status
     assert {row.status for row in rows.values()} >= {"approved", "denied", "expired"}

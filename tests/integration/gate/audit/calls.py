@@ -1,4 +1,4 @@
-"""Calls to record in tests of the audit. Not a test itself."""
+"""Calls to record in tests of the audit."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def call(
     door: str = "mcp",
     approval: str | None = None,
 ) -> CallRecord:
-    """The records of one call."""
+    """Return the record of a call."""
     given = arguments or {}
     decision = Decision(verdict, ref, (DecisionStep("mode", True, "allow", "because"),), ("rule-1",))
     return audit.call_records.create(
@@ -34,7 +34,7 @@ def call(
 
 
 async def make_calls(audit: Audit, count: int) -> None:
-    """Calls that went well, two records each."""
+    """Record successful calls, two records each."""
     for number in range(count):
         record = call(audit, number)
         await record.intent()

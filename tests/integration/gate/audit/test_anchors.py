@@ -1,4 +1,4 @@
-"""What only a key outside of the home or an anchor elsewhere can show: that the whole chain was written anew."""
+"""Signatures and anchors, which reveal that the whole chain was rewritten."""
 
 import sqlite3
 import subprocess
@@ -13,7 +13,7 @@ import pytest
 
 from e2e.shell import Shell
 from integration.gate.audit.calls import make_calls
-from integration.gate.audit.test_verify import recorded, rewrite_everything_after
+from integration.gate.audit.test_verify import record_calls, rewrite_everything_after
 from integration.store.databases import fetch_rows, run
 from integration.web.crib import Running, running_crib
 from toolcrib.gate.audit.anchors import Anchor
@@ -27,19 +27,19 @@ pytestmark = pytest.mark.anyio
 
 
 class FakeKeyring:
-    """A keyring in memory, which outlives cribs as that of a system does."""
+    """A keyring in memory that outlives cribs."""
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[str, str], str] = {}
+        self.passwords: dict[tuple[str, str], str] = {}
 
     def get_password(self, service_name: str, username: str) -> str | None:
-        return self.kept.get((service_name, username))
+        return self.passwords.get((service_name, username))
 
     def set_password(self, service_name: str, username: str, password: str) -> None:
-        self.kept[service_name, username] = password
+        self.passwords[service_name, username] = password
 
     def delete_password(self, service_name: str, username: str) -> None:
-        del self.kept[service_name, username]
+        del self.passwords[service_name, username]
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def keyring(monkeypatch: pytest.MonkeyPatch) -> FakeKeyring:
 
 @pytest.fixture
 async def running(tmp_path: Path) -> AsyncGenerator[Running]:
-    """A crib on a free port."""
+    """Run a crib on a free port."""
     async with running_crib(tmp_path / "home") as crib:
         yield crib
 
@@ -61,8 +61,8 @@ def head(tmp_path: Path) -> Path:
     return tmp_path / "audit.head"
 
 
-async def signed(url: str, head: Path, calls: int = 0, anchors: list[Anchor] | None = None) -> Verification:
-    """Open a chain with the key of the keyring, make calls, and verify it."""
+async def record_and_verify(url: str, head: Path, calls: int = 0, anchors: list[Anchor] | None = None) -> Verification:
+    """Open a chain with the key of the keyring, record calls, and verify it."""
     async with open_store(url) as store, Audit(store, head) as audit:
         await audit.sign_with(await open_key(head.parent))
         await make_calls(audit, calls)
@@ -71,75 +71,75 @@ async def signed(url: str, head: Path, calls: int = 0, anchors: list[Anchor] | N
 
 
 def forge_head(url: str, head: Path) -> None:
-    """Write the head that fits the records as they are now, as a program that can write to the home does."""
+    """Write a head that fits the current records, as a program with access to the home could."""
     (number, digest) = fetch_rows(url, "SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")[0]
     head.write_bytes(b"%020d %b\n" % (number, str(digest).encode()))
 
 
-async def test_a_forged_chain_with_a_fitting_head_is_found_by_its_signature(
+async def test_rewritten_chain_with_a_forged_head_is_found_by_its_signature(
     sqlite_url: str, head: Path, keyring: FakeKeyring
 ) -> None:
-    assert (await signed(sqlite_url, head, 5)).ok
-    assert (await signed(sqlite_url, head, 1)).ok
+    assert (await record_and_verify(sqlite_url, head, 5)).ok
+    assert (await record_and_verify(sqlite_url, head, 1)).ok
     rewrite_everything_after(sqlite_url)
     forge_head(sqlite_url, head)
     for _ in range(2):
-        verification = await signed(sqlite_url, head, 1)
-        assert "signed" in verification.findings[0].message, "what was found stays on record"
+        verification = await record_and_verify(sqlite_url, head, 1)
+        assert "signed" in verification.findings[0].message, "the finding lasts"
 
 
-async def test_without_a_key_the_same_forgery_passes_and_verify_says_so(
+async def test_unsigned_chain_hides_a_rewrite_and_verify_notes_it(
     sqlite_url: str, head: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)  # type: ignore[arg-type]
-    assert (await signed(sqlite_url, head, 5)).signed is False
+    assert (await record_and_verify(sqlite_url, head, 5)).signed is False
     rewrite_everything_after(sqlite_url)
     forge_head(sqlite_url, head)
-    verification = await signed(sqlite_url, head)
+    verification = await record_and_verify(sqlite_url, head)
     assert verification.ok
     assert "replace the whole chain" in verification.to_json()["note"]
 
 
-async def test_an_old_signature_does_not_pass_for_the_newest(sqlite_url: str, head: Path, keyring: FakeKeyring) -> None:
-    await signed(sqlite_url, head, 2)
+async def test_restored_old_signature_is_found(sqlite_url: str, head: Path, keyring: FakeKeyring) -> None:
+    await record_and_verify(sqlite_url, head, 2)
     signature = head.with_name("audit.signature")
     old = {path: path.read_bytes() for path in (signature, head)}
-    await signed(sqlite_url, head, 3)
+    await record_and_verify(sqlite_url, head, 3)
     run(sqlite_url, "DELETE FROM audit WHERE id > 4")
     for path, content in old.items():
         path.write_bytes(content)
-    verification = await signed(sqlite_url, head)
+    verification = await record_and_verify(sqlite_url, head)
     assert [each.message.partition(" ")[2] for each in verification.findings if "signed" in each.message] == [
         "Record 10 was signed and is missing: the chain ends at 4."
     ]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"0" * 151, b"\xff" * 151])
-async def test_a_signature_that_is_missing_or_wrong_is_found(
+async def test_missing_or_invalid_signature_is_found(
     sqlite_url: str, head: Path, keyring: FakeKeyring, content: bytes | None
 ) -> None:
-    await signed(sqlite_url, head, 2)
+    await record_and_verify(sqlite_url, head, 2)
     signature = head.with_name("audit.signature")
     if content is None:
         signature.unlink()
     else:
         signature.write_bytes(content)
-    assert "missing, or not signed" in (await signed(sqlite_url, head)).findings[0].message
+    assert "missing, or not signed" in (await record_and_verify(sqlite_url, head)).findings[0].message
 
 
-async def test_a_keyring_that_fails_leaves_the_audit_unsigned_and_working(
+async def test_failing_keyring_leaves_the_audit_unsigned(
     sqlite_url: str, head: Path, keyring: FakeKeyring, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> str:
         raise RuntimeError("locked")
 
     monkeypatch.setattr(FakeKeyring, "get_password", refuse)
-    verification = await signed(sqlite_url, head, 2)
+    verification = await record_and_verify(sqlite_url, head, 2)
     assert (verification.ok, verification.signed) == (True, False)
 
 
-async def test_an_anchor_finds_a_chain_that_was_forged_or_cut(sqlite_url: str, head: Path) -> None:
-    await recorded(sqlite_url, head)
+async def test_anchor_reveals_a_rewritten_or_cut_chain(sqlite_url: str, head: Path) -> None:
+    await record_calls(sqlite_url, head)
     async with open_store(sqlite_url) as store, Audit(store, head) as audit:
         anchor = await audit.anchor("home")
         await make_calls(audit, 2)
@@ -157,20 +157,18 @@ async def test_an_anchor_finds_a_chain_that_was_forged_or_cut(sqlite_url: str, h
         assert "which is gone" in (await audit.verify([anchor])).findings[0].message
 
 
-async def test_an_anchor_with_another_keys_signature_is_found(
-    sqlite_url: str, head: Path, keyring: FakeKeyring
-) -> None:
+async def test_anchor_with_a_foreign_signature_is_found(sqlite_url: str, head: Path, keyring: FakeKeyring) -> None:
     async with open_store(sqlite_url) as store, Audit(store, head) as audit:
         await audit.sign_with(await open_key(head.parent))
         await make_calls(audit, 1)
         anchor = await audit.anchor("home")
         assert anchor.signature is not None
         assert (await audit.verify([anchor])).ok
-        false = Anchor(anchor.crib, anchor.head, anchor.records, anchor.at, "0" * 64)
-        assert [finding.kind for finding in (await audit.verify([false])).findings] == ["anchor"]
+        forged = Anchor(anchor.crib, anchor.head, anchor.records, anchor.at, "0" * 64)
+        assert [finding.kind for finding in (await audit.verify([forged])).findings] == ["anchor"]
 
 
-async def test_anchors_of_sealed_records_are_checked_in_their_files(tmp_path: Path) -> None:
+async def test_anchors_of_sealed_records_are_checked_in_the_segments(tmp_path: Path) -> None:
     async with running_crib(tmp_path / "home") as running:
         crib = running.holding.crib
         for _ in range(60):
@@ -188,7 +186,7 @@ async def test_anchors_of_sealed_records_are_checked_in_their_files(tmp_path: Pa
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A git repository with a commit, and hooks that must not run."""
+    """A git repository with a commit, and a hook that must not run."""
     place = tmp_path / "repository"
     place.mkdir()
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(place)]
@@ -201,7 +199,7 @@ def repository(tmp_path: Path) -> Path:
     return place
 
 
-async def test_anchors_go_to_a_file_and_to_tags_and_are_read_back(running: Running, repository: Path) -> None:
+async def test_anchors_are_written_to_a_file_or_tags_and_read_back(running: Running, repository: Path) -> None:
     crib, tmp_path = running.holding.crib, repository.parent
     file = tmp_path / "anchors.jsonl"
     await crib.call("bench/echo", {"text": "a"}, principal=crib.owner())
@@ -212,10 +210,10 @@ async def test_anchors_go_to_a_file_and_to_tags_and_are_read_back(running: Runni
         assert {anchor.head.number for anchor in found} == {2}
         assert (await crib.audit.verify(found)).ok
     assert file.stat().st_mode & 0o777 == 0o600
-    assert not (tmp_path / "hooked").exists(), "no program of the repository runs"
+    assert not (tmp_path / "hooked").exists(), "a hook of the repository ran"
 
 
-async def test_anchors_of_another_home_are_not_taken_for_ours(running: Running, tmp_path: Path) -> None:
+async def test_anchors_of_another_home_are_ignored(running: Running, tmp_path: Path) -> None:
     file = tmp_path / "anchors.jsonl"
     crib = running.holding.crib
     await crib.anchoring.write(str(file))
@@ -224,7 +222,7 @@ async def test_anchors_of_another_home_are_not_taken_for_ours(running: Running, 
     assert await crib.anchoring.read(str(file)) == []
 
 
-async def test_a_place_that_proves_nothing_is_refused(running: Running) -> None:
+async def test_anchors_in_the_home_or_at_relative_paths_are_refused(running: Running) -> None:
     crib = running.holding.crib
     for place in (str(crib.home.root / "anchors"), f"git:{crib.home.root}", "relative", "git:relative"):
         with pytest.raises(InvalidRequest):
@@ -232,17 +230,17 @@ async def test_a_place_that_proves_nothing_is_refused(running: Running) -> None:
 
 
 def damage(database: Path) -> None:
-    """Overwrite everything behind the first page, which keeps the file a database that cannot be read."""
-    with closing(sqlite3.connect(database)) as stranger:
-        stranger.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        (page,) = stranger.execute("PRAGMA page_size").fetchone()
+    """Overwrite all pages but the first, so that the file is still a database but cannot be read."""
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
     size = database.stat().st_size
     with database.open("r+b") as file:
         file.seek(page)
         file.write(b"\xa5" * (size - page))
 
 
-async def test_verify_says_unavailable_where_the_database_cannot_be_read(running: Running) -> None:
+async def test_verify_of_a_damaged_database_is_unavailable(running: Running) -> None:
     crib = running.holding.crib
     for _ in range(3):
         await crib.call("bench/echo", {"text": "a"}, principal=crib.owner())
@@ -253,7 +251,7 @@ async def test_verify_says_unavailable_where_the_database_cannot_be_read(running
     assert (answer.status_code, answer.json()["code"]) == (503, "database.damaged")
 
 
-def test_the_command_line_anchors_and_verifies(tmp_path: Path) -> None:
+def test_audit_commands_write_and_verify_anchors(tmp_path: Path) -> None:
     shell = Shell.at(tmp_path)
     assert shell.run("tools", "call", "lab/greet", '{"name": "Ada"}').returncode == 0
     printed = shell.json("audit", "anchor")
@@ -280,7 +278,7 @@ def test_verify_of_a_damaged_database_exits_with_unavailable(tmp_path: Path) -> 
     assert "broken" not in done.stdout
 
 
-def test_verify_exits_with_unavailable_where_the_database_is_no_file(tmp_path: Path) -> None:
+def test_verify_of_a_database_that_is_no_file_exits_with_unavailable(tmp_path: Path) -> None:
     shell = Shell.at(tmp_path)
     assert shell.run("tools", "call", "lab/greet", '{"name": "Ada"}').returncode == 0
     home = Path(next(row["value"] for row in shell.json("settings") if row["name"] == "home"))
@@ -292,9 +290,7 @@ def test_verify_exits_with_unavailable_where_the_database_is_no_file(tmp_path: P
     assert "is not a plain file" in done.stderr
 
 
-async def test_a_verification_waits_until_it_is_known_whether_there_is_a_key(
-    sqlite_url: str, head: Path, keyring: FakeKeyring
-) -> None:
+async def test_verification_waits_for_the_lookup_of_the_key(sqlite_url: str, head: Path, keyring: FakeKeyring) -> None:
     async with open_store(sqlite_url) as store, Audit(store, head) as audit:
         audit.seal.look()
         found: list[Verification] = []
@@ -308,6 +304,6 @@ async def test_a_verification_waits_until_it_is_known_whether_there_is_a_key(
         assert found[0].signed
 
 
-async def test_a_webhook_that_refuses_is_an_error(running: Running) -> None:
+async def test_unreachable_anchor_webhook_is_an_error(running: Running) -> None:
     with pytest.raises(Unavailable):
         await running.holding.crib.anchoring.write("http://127.0.0.1:9/anchors")

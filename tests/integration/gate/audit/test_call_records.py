@@ -1,4 +1,4 @@
-"""What the audit records of calls and how it is found again."""
+"""Records of calls in the audit, and the filters that find them."""
 
 import asyncio
 import hashlib
@@ -35,7 +35,7 @@ async def newest(audit: Audit, **filters: Any) -> JsonObject:
     return (await audit.find(Filters(limit=1, **filters)))[0]
 
 
-async def test_a_call_leaves_an_intent_and_an_outcome_with_all_that_was_known(database: str, head: Path) -> None:
+async def test_call_leaves_an_intent_and_an_outcome_with_all_fields(database: str, head: Path) -> None:
     principal = Principal("session", "s-1", "web", agent="reviewer", session="s-1", cwd="/project")
     async with open_store(database) as store, Audit(store, head) as audit:
         record = call(audit, 7, principal=principal, arguments={"city": "Ulm"}, approval="ap-1")
@@ -64,15 +64,15 @@ async def test_a_call_leaves_an_intent_and_an_outcome_with_all_that_was_known(da
     assert abs(datetime.now(UTC) - at) < timedelta(minutes=1)
 
 
-async def test_anybody_can_check_a_hash_with_the_record_alone(database: str, head: Path) -> None:
+async def test_hash_can_be_checked_with_the_record_alone(database: str, head: Path) -> None:
     async with open_store(database) as store, Audit(store, head) as audit:
         await make_calls(audit, 2)
         for record in await audit.find(Filters()):
-            given = record.pop("hash")
-            assert hashlib.sha256(record["prev"].encode() + orjson.dumps(record)).hexdigest() == given
+            stored_hash = record.pop("hash")
+            assert hashlib.sha256(record["prev"].encode() + orjson.dumps(record)).hexdigest() == stored_hash
 
 
-async def test_a_refused_call_leaves_one_record_and_a_cancelled_one_says_so(database: str, head: Path) -> None:
+async def test_refused_call_leaves_one_record_and_a_cancelled_call_an_outcome(database: str, head: Path) -> None:
     async with open_store(database) as store, Audit(store, head) as audit:
         await call(audit, verdict="deny").refused("policy.denied")
         refused = await newest(audit)
@@ -86,7 +86,7 @@ async def test_a_refused_call_leaves_one_record_and_a_cancelled_one_says_so(data
         assert phases[:3] == expected
 
 
-async def test_a_caller_cancelled_while_its_intent_is_written_leaves_an_outcome_too(database: str, head: Path) -> None:
+async def test_call_cancelled_while_its_intent_is_written_has_an_outcome(database: str, head: Path) -> None:
     async with open_store(database) as store, Audit(store, head) as audit:
         caught = 0
         for turns in range(6):
@@ -108,7 +108,7 @@ async def test_a_caller_cancelled_while_its_intent_is_written_leaves_an_outcome_
         assert len(intents) == 120 - caught + len(ended)
 
 
-async def test_a_tool_that_does_not_exist_is_recorded_under_a_bounded_name(database: str, head: Path) -> None:
+async def test_unknown_tool_is_recorded_with_a_truncated_name(database: str, head: Path) -> None:
     async with open_store(database) as store, Audit(store, head) as audit:
         await call(audit, ref=ToolRef("s", "x" * 1_000_000), tool=None, verdict="unknown").refused("policy.denied")
         record = await newest(audit)
@@ -116,7 +116,7 @@ async def test_a_tool_that_does_not_exist_is_recorded_under_a_bounded_name(datab
         assert len(record["tool"]) < 300
 
 
-async def test_secrets_are_masked_and_the_digest_is_of_what_was_given(database: str, head: Path) -> None:
+async def test_secrets_are_masked_and_the_digest_covers_the_original(database: str, head: Path) -> None:
     arguments = {"city": "Ulm", "api_key": "hunter22", "text": "x" * 100_000}
     async with open_store(database) as store, Audit(store, head) as audit:
         await call(audit, arguments=arguments).intent()
@@ -127,14 +127,14 @@ async def test_secrets_are_masked_and_the_digest_is_of_what_was_given(database: 
     assert b"hunter22" not in bytes(fetch_rows(database, "SELECT body FROM audit")[0][0])
 
 
-async def test_records_are_found_by_every_filter(database: str, head: Path) -> None:
+async def test_records_match_every_filter(database: str, head: Path) -> None:
     agent = Principal("session", "s-1", "web", agent="reviewer", session="s-1")
     async with open_store(database) as store, Audit(store, head) as audit:
         await call(audit, 1).intent()
         await call(audit, 2, principal=agent, door="api", verdict="deny").refused("policy.denied")
         await call(audit, 3, ref=ToolRef("other", "tool"), tool=None).intent()
         later = datetime.now(UTC) + timedelta(hours=1)
-        asked: list[tuple[dict[str, Any], list[str]]] = [
+        cases: list[tuple[dict[str, Any], list[str]]] = [
             ({}, ["call-3", "call-2", "call-1"]),
             ({"server": "weather"}, ["call-2", "call-1"]),
             ({"tool": "tool"}, ["call-3"]),
@@ -152,11 +152,11 @@ async def test_records_are_found_by_every_filter(database: str, head: Path) -> N
             ({"after": -5}, []),
             ({"limit": 0}, ["call-3"]),
         ]
-        for filters, expected in asked:
+        for filters, expected in cases:
             assert [found["call"] for found in await audit.find(Filters(**filters))] == expected, filters
 
 
-async def test_pages_follow_each_other_without_gap_or_repeat(database: str, head: Path) -> None:
+async def test_pages_have_no_gap_or_repeat(database: str, head: Path) -> None:
     async with open_store(database) as store, Audit(store, head) as audit:
         await make_calls(audit, 11)
         seen: list[int] = []
@@ -168,11 +168,11 @@ async def test_pages_follow_each_other_without_gap_or_repeat(database: str, head
         assert seen == list(range(22, 0, -1))
 
 
-STRANGE = ("ünïcödé 🛠", "a\0b", "back\\slash", "\\u0000", 'quo"te', "'; DROP TABLE audit; --", "\u202e", "")
+UNUSUAL_TEXTS = ("ünïcödé 🛠", "a\0b", "back\\slash", "\\u0000", 'quo"te', "'; DROP TABLE audit; --", "\u202e", "")
 
 
-@pytest.mark.parametrize("text", STRANGE)
-async def test_names_of_any_characters_are_recorded_found_and_verified(database: str, head: Path, text: str) -> None:
+@pytest.mark.parametrize("text", UNUSUAL_TEXTS)
+async def test_names_of_any_characters_are_recorded_and_found(database: str, head: Path, text: str) -> None:
     principal = Principal("token", text, "ide", agent=text, session=text)
     async with open_store(database) as store, Audit(store, head) as audit:
         await call(audit, principal=principal, ref=ToolRef(text, text), tool=None, arguments={text: text}).intent()
@@ -181,7 +181,7 @@ async def test_names_of_any_characters_are_recorded_found_and_verified(database:
         assert (await audit.verify()).ok
 
 
-async def test_what_is_not_json_is_recorded_as_well_as_can_be(database: str, head: Path) -> None:
+async def test_values_that_are_not_json_are_recorded_as_text(database: str, head: Path) -> None:
     principal = Principal("owner", "owner", "cli", cwd="/lone/\udcff")
     async with open_store(database) as store, Audit(store, head) as audit:
         await call(audit, principal=principal).intent()
@@ -193,7 +193,7 @@ async def test_what_is_not_json_is_recorded_as_well_as_can_be(database: str, hea
         assert (await audit.verify()).ok
 
 
-async def test_calls_at_the_same_time_make_one_chain_without_gaps(database: str, head: Path) -> None:
+async def test_concurrent_calls_make_one_chain_without_gaps(database: str, head: Path) -> None:
     async with open_store(database) as store, Audit(store, head) as audit:
         numbers = await asyncio.gather(*(call(audit, number).intent() for number in range(200)))
         assert sorted(numbers) == list(range(1, 201))
@@ -201,7 +201,7 @@ async def test_calls_at_the_same_time_make_one_chain_without_gaps(database: str,
         assert (verification.ok, verification.records) == (True, 200)
 
 
-async def test_the_head_file_is_private_and_names_the_newest_record(database: str, head: Path) -> None:
+async def test_head_file_is_private_and_names_the_newest_record(database: str, head: Path) -> None:
     async with open_store(database) as store, Audit(store, head) as audit:
         before = os.umask(0)
         try:
@@ -221,7 +221,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_the_chain_goes_on_after_a_restart(database: str, head: Path) -> None:
+async def test_chain_continues_after_a_restart(database: str, head: Path) -> None:
     for _ in range(3):
         async with open_store(database) as store, Audit(store, head) as audit:
             await make_calls(audit, 2)
@@ -230,7 +230,7 @@ async def test_the_chain_goes_on_after_a_restart(database: str, head: Path) -> N
         assert (verification.ok, verification.records) == (True, 12)
 
 
-async def test_failed_calls_are_told_by_the_records_own_field(database: str, head: Path) -> None:
+async def test_failed_filter_uses_only_the_top_level_field(database: str, head: Path) -> None:
     hidden = {"isError": True, "durationMs": 1, "deep": {"isError": True}, "text": 'ü "isError":true} {'}
     writer = Principal("owner", "owner", "cli", agent="wri\\ter")
     async with open_store(database) as store, Audit(store, head) as audit:
@@ -250,7 +250,7 @@ async def test_failed_calls_are_told_by_the_records_own_field(database: str, hea
     assert (sum(number for _, number in rows), failures, late) == (6, 4, ([], 0))
 
 
-async def test_without_a_record_there_is_no_call_and_the_audit_recovers(sqlite_url: str, head: Path) -> None:
+async def test_call_is_not_made_without_a_record_and_the_audit_recovers(sqlite_url: str, head: Path) -> None:
     async with open_store(sqlite_url) as store, Audit(store, head) as audit:
         await make_calls(audit, 1)
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -269,7 +269,7 @@ async def test_without_a_record_there_is_no_call_and_the_audit_recovers(sqlite_u
         assert (verification.ok, verification.records) == (True, 4)
 
 
-async def test_two_audits_of_one_database_take_turns_in_one_chain(database: str, tmp_path: Path) -> None:
+async def test_two_audits_of_one_database_write_one_chain(database: str, tmp_path: Path) -> None:
     async with (
         open_store(database) as one,
         open_store(database) as two,
@@ -286,7 +286,7 @@ async def test_two_audits_of_one_database_take_turns_in_one_chain(database: str,
             assert (verification.findings, verification.records) == ((), 120)
 
 
-async def test_records_are_found_by_words_of_arguments_callers_and_reasons(database: str, head: Path) -> None:
+async def test_text_filter_searches_arguments_callers_and_reasons(database: str, head: Path) -> None:
     robot = Principal("token", "robot", "api")
     async with open_store(database) as store, Audit(store, head) as audit:
         arguments = {"city": 'Köln 100% "mine" \\o/', "under_score": 1}

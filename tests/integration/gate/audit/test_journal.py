@@ -1,4 +1,4 @@
-"""Who is alone with its database records ahead of it: durable at once, in the database soon, and never lost between."""
+"""The journal of a store with exclusive use of its database: records are durable at once and written in batches."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.anyio
 HASHES = "SELECT id, hash FROM audit ORDER BY id"
 
 
-class Place:
+class AuditFolder:
     """A folder with a database, its journal and the head of its chain, as in a home."""
 
     def __init__(self, folder: Path) -> None:
@@ -40,14 +40,14 @@ class Place:
         self.journal = sibling(self.database, "-pending")
         self.head = folder / "audit.head"
 
-    def as_after_a_crash(self, name: str) -> "Place":
-        """A copy of all files as they are now, which is what a process leaves that is killed now."""
+    def crash_copy(self, name: str) -> "AuditFolder":
+        """Copy all files as they are now, as a process killed now would leave them."""
         copy = self.folder.with_name(name)
         shutil.copytree(self.folder, copy)
-        return Place(copy)
+        return AuditFolder(copy)
 
     async def records(self, *, durability: Durability = "process", more: int = 0) -> list[int]:
-        """Open it, find the chain whole, and give the numbers of the records."""
+        """Open the chain, verify it, and return the numbers of its records."""
         async with open_store(self.url, durability=durability, alone=True) as store, Audit(store, self.head) as audit:
             await make_calls(audit, more)
             verification = await audit.verify()
@@ -56,8 +56,8 @@ class Place:
         assert verification.records == len(found)
         return found
 
-    async def unsettled(self) -> list[str]:
-        """The calls that have an intent and no outcome."""
+    async def calls_without_outcome(self) -> list[str]:
+        """Return the calls that have an intent and no outcome."""
         async with open_store(self.url, alone=True) as store, Audit(store, self.head) as audit:
             found = await audit.find(Filters())
         ended = {record["call"] for record in found if record["phase"] == "outcome"}
@@ -65,43 +65,43 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "home")
+def folder(tmp_path: Path) -> AuditFolder:
+    return AuditFolder(tmp_path / "home")
 
 
-async def until(fits: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     with anyio.fail_after(10):
-        while not fits():  # noqa: ASYNC110 there is nothing to wait for: the looker is a stranger
+        while not condition():  # noqa: ASYNC110 nothing announces it
             await anyio.sleep(0.005)
 
 
-def count(place: Place) -> int:
-    """How many records a stranger finds in the database."""
-    return len(fetch_rows(place.url, HASHES))
+def count(folder: AuditFolder) -> int:
+    """Count the records that another connection finds in the database."""
+    return len(fetch_rows(folder.url, HASHES))
 
 
-async def test_calls_one_after_the_other_share_commits_and_all_come_into_the_database(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
-        before = commits_in_log(place.database)
+async def test_sequential_calls_share_commits(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
+        before = commits_in_log(folder.database)
         await make_calls(audit, 200)
-        assert commits_in_log(place.database) - before < 200
-        await until(lambda: count(place) == 400)
-    assert size(place.journal) == 0
-    assert await place.records() == list(range(1, 401))
+        assert commits_in_log(folder.database) - before < 200
+        await until(lambda: count(folder) == 400)
+    assert size(folder.journal) == 0
+    assert await folder.records() == list(range(1, 401))
 
 
-async def test_a_call_after_a_pause_is_in_the_database_in_the_next_turn_of_the_loop(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_call_after_a_pause_is_committed_in_the_next_loop_turn(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         for number in range(1, 4):
             await anyio.sleep(0.05)
             await make_calls(audit, 1)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            assert count(place) == 2 * number
+            assert count(folder) == 2 * number
 
 
-async def test_questions_through_the_audit_see_what_was_just_recorded(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_queries_include_records_that_are_only_in_the_journal(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         for number in range(1, 50):
             assert await call(audit, number).intent() == number
             found = await audit.find(Filters())
@@ -109,93 +109,93 @@ async def test_questions_through_the_audit_see_what_was_just_recorded(place: Pla
             assert (await audit.verify()).records == number
 
 
-async def test_a_call_that_lasts_is_visible_to_strangers_meanwhile(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_intent_of_a_running_call_is_visible_to_other_connections(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await make_calls(audit, 3)
         await call(audit, 4).intent()
-        await until(lambda: count(place) == 7)
+        await until(lambda: count(folder) == 7)
 
 
-async def test_killed_at_any_moment_nothing_acknowledged_is_lost(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    moments: list[tuple[Place, set[int]]] = []
+async def test_kill_at_any_moment_loses_no_acknowledged_record(
+    folder: AuditFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    crashes: list[tuple[AuditFolder, set[int]]] = []
     acknowledged: set[int] = set()
     write = os.pwrite
 
-    def moment() -> None:
-        moments.append((place.as_after_a_crash(f"killed{len(moments)}"), set(acknowledged)))
+    def save_crash() -> None:
+        crashes.append((folder.crash_copy(f"killed{len(crashes)}"), set(acknowledged)))
 
-    def torn(descriptor: int, data: bytes, offset: int) -> int:
-        moment()
-        if os.path.samestat(os.fstat(descriptor), place.journal.stat()):
+    def torn_write(descriptor: int, data: bytes, offset: int) -> int:
+        save_crash()
+        if os.path.samestat(os.fstat(descriptor), folder.journal.stat()):
             for part in (1, 70, len(data) // 2, len(data) - 1):
                 write(descriptor, data[:part], offset)
-                moment()
+                save_crash()
         written = write(descriptor, data, offset)
-        moment()
+        save_crash()
         return written
 
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
-        monkeypatch.setattr(os, "pwrite", torn)
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
+        monkeypatch.setattr(os, "pwrite", torn_write)
         for number in range(5):
             record = call(audit, number, arguments={"text": "x" * 97 * number})
             acknowledged.add(await record.intent())
-            moment()
+            save_crash()
             if number == 2:
                 await store.write(insert(names).values(form="f", name="n", server="s", tool="t"))
             acknowledged.add(await record.outcome(is_error=False, duration_ms=1.0))
-            moment()
+            save_crash()
             if number in (1, 3):
                 await store.caught_up()
         monkeypatch.undo()
-    assert len(moments) > 50
-    for killed, known in moments:
+    assert len(crashes) > 50
+    for killed, known in crashes:
         found = await killed.records(more=1)
         assert found == list(range(1, len(found) + 1))
-        assert len(known) <= len(found) - 2 <= len(known) + 2, "one call may have been in flight, and is settled"
-        assert await killed.unsettled() == []
+        assert len(known) <= len(found) - 2 <= len(known) + 2, "one call may have been in flight and gets an outcome"
+        assert await killed.calls_without_outcome() == []
 
 
-async def test_killed_while_it_takes_up_the_journal_it_takes_it_up_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+async def test_journal_recovery_can_be_repeated_after_a_kill(
+    folder: AuditFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await make_calls(audit, 2)
         await call(audit, 3).intent()
-        killed = place.as_after_a_crash("killed")
-    again: list[Place] = []
+        killed = folder.crash_copy("killed")
+    copies: list[AuditFolder] = []
     write = os.pwrite
 
-    def copying(descriptor: int, data: bytes, offset: int) -> int:
-        again.append(killed.as_after_a_crash(f"again{len(again)}"))
+    def copy_and_write(descriptor: int, data: bytes, offset: int) -> int:
+        copies.append(killed.crash_copy(f"again{len(copies)}"))
         return write(descriptor, data, offset)
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", copying)
+        patch.setattr(os, "pwrite", copy_and_write)
         assert await killed.records() == [1, 2, 3, 4, 5, 6]
-    assert again
-    for left in again:
-        assert await left.records() == [1, 2, 3, 4, 5, 6]
-        assert await left.unsettled() == []
-    assert fetch_rows(place.url, HASHES) == fetch_rows(killed.url, HASHES)[:5]
+    assert copies
+    for copy in copies:
+        assert await copy.records() == [1, 2, 3, 4, 5, 6]
+        assert await copy.calls_without_outcome() == []
+    assert fetch_rows(folder.url, HASHES) == fetch_rows(killed.url, HASHES)[:5]
 
 
 @pytest.mark.parametrize("durability", ["process", "power"])
-async def test_what_a_journal_was_left_with_is_taken_up_with_the_same_numbers(
-    place: Place, durability: Durability
-) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_journal_recovery_keeps_the_record_numbers(folder: AuditFolder, durability: Durability) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await make_calls(audit, 5)
-        killed = place.as_after_a_crash("killed")
+        killed = folder.crash_copy("killed")
         assert count(killed) < 10
     assert await killed.records(durability=durability) == list(range(1, 11))
-    assert fetch_rows(killed.url, HASHES) == fetch_rows(place.url, HASHES)
+    assert fetch_rows(killed.url, HASHES) == fetch_rows(folder.url, HASHES)
     assert size(killed.journal) == 0
 
 
-async def test_a_journal_that_was_not_taken_up_is_kept(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_journal_that_was_not_recovered_is_kept(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await make_calls(audit, 5)
-        killed = place.as_after_a_crash("killed")
+        killed = folder.crash_copy("killed")
     async with open_store(killed.url, alone=True):
         pass
     async with open_store(killed.url) as store, Audit(store, killed.head) as audit:
@@ -203,10 +203,10 @@ async def test_a_journal_that_was_not_taken_up_is_kept(place: Place) -> None:
     assert await killed.records() == list(range(1, 11))
 
 
-async def test_records_whose_numbers_were_taken_meanwhile_are_added_at_the_end(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_recovered_records_are_appended_when_their_numbers_are_taken(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await make_calls(audit, 5)
-        killed = place.as_after_a_crash("killed")
+        killed = folder.crash_copy("killed")
     async with open_store(killed.url) as store, Audit(store, killed.head) as audit:
         await audit.record({"phase": "intent", "call": "of another"})
     await killed.records()
@@ -215,20 +215,20 @@ async def test_records_whose_numbers_were_taken_meanwhile_are_added_at_the_end(p
     assert {(f"call-{number}", phase) for number in range(5) for phase in ("intent", "outcome")} <= found
 
 
-async def one_ahead(place: Place, calls: int) -> Place:
-    """What is left of so many calls in the database and an intent in the journal."""
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def killed_with_pending_intent(folder: AuditFolder, calls: int) -> AuditFolder:
+    """Return the files of a killed process: calls in the database and an intent in the journal."""
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await make_calls(audit, calls)
         await store.caught_up()
         await call(audit, calls + 1).intent()
-        return place.as_after_a_crash(f"{place.folder.name}-killed")
+        return folder.crash_copy(f"{folder.folder.name}-killed")
 
 
-async def test_the_journal_of_another_database_is_not_used(
-    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_journal_of_another_database_is_ignored_and_reported(
+    folder: AuditFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    killed = await one_ahead(place, 5)
-    other = await one_ahead(Place(tmp_path / "other"), 3)
+    killed = await killed_with_pending_intent(folder, 5)
+    other = await killed_with_pending_intent(AuditFolder(tmp_path / "other"), 3)
     shutil.copyfile(killed.journal, other.journal)
     async with open_store(other.url, alone=True) as store, Audit(store, other.head) as audit:
         verification = await audit.verify()
@@ -237,31 +237,31 @@ async def test_the_journal_of_another_database_is_not_used(
     assert "removed or replaced" in verification.findings[0].message
 
 
-async def test_a_journal_that_was_removed_after_a_kill_is_noticed_for_good(place: Place) -> None:
-    killed = await one_ahead(place, 5)
+async def test_removed_journal_is_a_lasting_finding(folder: AuditFolder) -> None:
+    killed = await killed_with_pending_intent(folder, 5)
     killed.journal.unlink()
     for _ in range(2):
         async with open_store(killed.url, alone=True) as store, Audit(store, killed.head) as audit:
             verification = await audit.verify()
         assert "removed or replaced" in verification.findings[0].message
-        assert verification.records == 10, "the call that only the journal had is gone"
+        assert verification.records == 10, "the call that only the journal had is lost"
 
 
-async def test_a_journal_that_was_emptied_after_a_kill_is_noticed(place: Place) -> None:
-    killed = await one_ahead(place, 5)
+async def test_emptied_journal_is_found(folder: AuditFolder) -> None:
+    killed = await killed_with_pending_intent(folder, 5)
     killed.journal.write_bytes(b"")
     async with open_store(killed.url, alone=True) as store, Audit(store, killed.head) as audit:
         assert not (await audit.verify()).ok
 
 
-async def test_a_journal_may_be_removed_after_a_run_that_ended_in_good_order(place: Place) -> None:
-    await place.records(more=2)
-    place.journal.unlink()
-    assert len(await place.records()) == 4
+async def test_journal_may_be_removed_after_a_clean_stop(folder: AuditFolder) -> None:
+    await folder.records(more=2)
+    folder.journal.unlink()
+    assert len(await folder.records()) == 4
 
 
-async def test_a_call_in_flight_at_a_kill_gets_the_outcome_unknown(place: Place) -> None:
-    killed = await one_ahead(place, 2)
+async def test_call_in_flight_at_a_kill_gets_an_unknown_outcome(folder: AuditFolder) -> None:
+    killed = await killed_with_pending_intent(folder, 2)
     assert await killed.records() == [1, 2, 3, 4, 5, 6]
     async with open_store(killed.url, alone=True) as store, Audit(store, killed.head) as audit:
         outcome, intent, *_ = await audit.find(Filters())
@@ -269,54 +269,54 @@ async def test_a_call_in_flight_at_a_kill_gets_the_outcome_unknown(place: Place)
     same = ("call", "door", "principal", "server", "tool", "argumentsDigest", "arguments", "decision")
     assert [outcome[key] for key in same] == [intent[key] for key in same]
     assert outcome["isError"] is True
-    assert len(await killed.records()) == 6, "it is settled once"
+    assert len(await killed.records()) == 6, "the outcome is added once"
 
 
-async def test_a_call_that_lasts_over_a_clean_end_is_left_alone(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_call_in_flight_at_a_clean_stop_gets_no_outcome(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await call(audit, 1).intent()
-    assert await place.records() == [1]
+    assert await folder.records() == [1]
 
 
-async def test_a_scribbled_journal_stops_nobody(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_invalid_journal_content_is_ignored(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await make_calls(audit, 2)
-    for scribble in (b"\n\n", b"\xff" * 5000, b"x" * 64 + b' {"id":5,"a":1,"prev":"' + b"0" * 64 + b'"}\n'):
-        place.journal.write_bytes(scribble)
-        assert await place.records() == [1, 2, 3, 4]
+    for content in (b"\n\n", b"\xff" * 5000, b"x" * 64 + b' {"id":5,"a":1,"prev":"' + b"0" * 64 + b'"}\n'):
+        folder.journal.write_bytes(content)
+        assert await folder.records() == [1, 2, 3, 4]
 
 
-async def test_the_journal_is_private_and_a_link_in_its_place_is_refused(place: Place) -> None:
+async def test_journal_is_private_and_a_symlink_is_refused(folder: AuditFolder) -> None:
     before = os.umask(0)
     try:
-        async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+        async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
             await make_calls(audit, 1)
-            assert mode(place.journal) == 0o600
+            assert mode(folder.journal) == 0o600
     finally:
         os.umask(before)
-    place.journal.rename(place.folder / "elsewhere")
-    place.journal.symlink_to(place.folder / "elsewhere")
+    folder.journal.rename(folder.folder / "elsewhere")
+    folder.journal.symlink_to(folder.folder / "elsewhere")
     with pytest.raises(ConfigError) as raised:
-        async with open_store(place.url, alone=True):
+        async with open_store(folder.url, alone=True):
             pass
     assert raised.value.code == "file.unsafe"
 
 
-async def test_power_does_not_get_ahead_of_the_disk(place: Place) -> None:
-    async with open_store(place.url, durability="power", alone=True) as store, Audit(store, place.head) as audit:
+async def test_power_durability_does_not_use_the_journal(folder: AuditFolder) -> None:
+    async with open_store(folder.url, durability="power", alone=True) as store, Audit(store, folder.head) as audit:
         for number in range(1, 6):
             await make_calls(audit, 1)
-            assert count(place) == 2 * number
-        assert b"prev" not in place.journal.read_bytes(), "no record is in it"
+            assert count(folder) == 2 * number
+        assert b"prev" not in folder.journal.read_bytes(), "the journal contains a record"
 
 
-async def test_a_locked_database_takes_no_records_ahead_of_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_locked_database_refuses_calls(folder: AuditFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolcrib.store.sqlite._PATIENCE", 0.1)
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await make_calls(audit, 1)
         await store.caught_up()
-        with closing(sqlite3.connect(place.database, isolation_level=None)) as stranger:
-            stranger.execute("BEGIN IMMEDIATE")
+        with closing(sqlite3.connect(folder.database, isolation_level=None)) as other_connection:
+            other_connection.execute("BEGIN IMMEDIATE")
             for _ in range(2):
                 with pytest.raises(Unavailable, match="not made"), anyio.fail_after(10):
                     await call(audit).intent()
@@ -324,22 +324,22 @@ async def test_a_locked_database_takes_no_records_ahead_of_it(place: Place, monk
         assert (await audit.verify()).records == 4
 
 
-async def test_nobody_takes_the_numbers_of_records_that_are_ahead(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_database_is_locked_while_the_journal_has_records(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await make_calls(audit, 2)
-        with closing(sqlite3.connect(place.database, isolation_level=None, timeout=0)) as stranger:
+        with closing(sqlite3.connect(folder.database, isolation_level=None, timeout=0)) as other_connection:
             with pytest.raises(sqlite3.OperationalError, match="locked"):
-                stranger.execute("BEGIN IMMEDIATE")
+                other_connection.execute("BEGIN IMMEDIATE")
             await store.caught_up()
-            stranger.execute("BEGIN IMMEDIATE")
+            other_connection.execute("BEGIN IMMEDIATE")
 
 
-async def test_a_full_disk_lets_nothing_run_after_what_is_ahead_and_loses_nothing(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_full_disk_refuses_calls_and_loses_no_record(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await make_calls(audit, 20)
         await store.caught_up()
         await make_calls(audit, 1)
-        with file_size_limit(size(sibling(place.database, "-wal")) + 100):
+        with file_size_limit(size(sibling(folder.database, "-wal")) + 100):
             with pytest.raises(Unavailable):
                 await store.caught_up()
             for _ in range(3):
@@ -348,46 +348,46 @@ async def test_a_full_disk_lets_nothing_run_after_what_is_ahead_and_loses_nothin
             with pytest.raises(Unavailable):
                 await audit.verify()
             assert len(await audit.find(Filters(limit=1000))) == 40
-        killed = place.as_after_a_crash("killed")
+        killed = folder.crash_copy("killed")
         await make_calls(audit, 1)
         assert (await audit.verify()).records == 44
-    assert await place.records() == list(range(1, 45))
+    assert await folder.records() == list(range(1, 45))
     assert await killed.records() == list(range(1, 43))
 
 
-async def test_what_is_ahead_of_a_full_disk_comes_into_the_database_by_itself(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+async def test_journal_is_committed_by_itself_when_the_disk_has_space(
+    folder: AuditFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolcrib.store.sqlite._RETRY", 0.05)
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await make_calls(audit, 20)
         await store.caught_up()
         await make_calls(audit, 1)
-        with file_size_limit(size(sibling(place.database, "-wal")) + 100):
+        with file_size_limit(size(sibling(folder.database, "-wal")) + 100):
             await anyio.sleep(0.1)
-            assert count(place) == 40
-        await until(lambda: count(place) == 42)
+            assert count(folder) == 40
+        await until(lambda: count(folder) == 42)
 
 
-async def test_a_store_that_closes_on_a_full_disk_leaves_its_journal(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_store_closed_on_a_full_disk_keeps_its_journal(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await make_calls(audit, 20)
         await store.caught_up()
         await make_calls(audit, 1)
-        before = resource_limit(size(sibling(place.database, "-wal")) + 100)
+        before = resource_limit(size(sibling(folder.database, "-wal")) + 100)
     resource_limit(before)
-    assert await place.records() == list(range(1, 43))
+    assert await folder.records() == list(range(1, 43))
 
 
 def resource_limit(size: int) -> int:
-    """Set how large files may grow; gives the limit there was."""
+    """Set the maximum size of files and return the previous one."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     return before[0]
 
 
-async def test_a_refused_write_leaves_the_numbers_of_records_that_are_ahead(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_failed_write_does_not_change_pending_record_numbers(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await store.write(insert(names).values(form="f", name="n", server="s", tool="t"))
         for number in (1, 2, 3):
             assert await call(audit, number).intent() == number
@@ -397,26 +397,26 @@ async def test_a_refused_write_leaves_the_numbers_of_records_that_are_ahead(plac
         assert (await audit.verify()).ok
 
 
-async def test_more_than_the_journal_holds_is_recorded_too(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_records_larger_than_the_journal_are_stored(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         for text in ("x" * 3_000_000, "y", "z" * 400_000, "z" * 400_000, "z" * 400_000):
             await audit.record({"phase": "intent", "text": text})
-        killed = place.as_after_a_crash("killed")
-    assert await place.records() == await killed.records() == [1, 2, 3, 4, 5]
+        killed = folder.crash_copy("killed")
+    assert await folder.records() == await killed.records() == [1, 2, 3, 4, 5]
 
 
-async def test_a_crowd_gets_numbers_without_gaps(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_concurrent_callers_get_numbers_without_gaps(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         for _ in range(3):
             await asyncio.gather(*(make_calls(audit, 3) for _ in range(20)))
         assert (await audit.verify()).records == 3 * 20 * 3 * 2
 
 
-async def test_a_cut_tail_is_found_although_the_head_is_written_only_with_commits(place: Place) -> None:
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+async def test_cut_tail_is_found_although_the_head_is_written_per_commit(folder: AuditFolder) -> None:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         await make_calls(audit, 5)
         await store.caught_up()
-        run(place.url, "DELETE FROM audit WHERE id > 7")
+        run(folder.url, "DELETE FROM audit WHERE id > 7")
         assert not (await audit.verify()).ok
-    async with open_store(place.url, alone=True) as store, Audit(store, place.head) as audit:
+    async with open_store(folder.url, alone=True) as store, Audit(store, folder.head) as audit:
         assert not (await audit.verify()).ok

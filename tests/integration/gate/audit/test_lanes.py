@@ -24,7 +24,7 @@ OWNER = Principal("owner", "owner", "api")
 
 @asynccontextmanager
 async def node(url: str, folder: Path, name: str) -> AsyncGenerator[Audit]:
-    """The audit of one node, with a home of its own."""
+    """Open the audit of a node with a home of its own."""
     (folder / name).mkdir(exist_ok=True)
     async with open_store(url) as store, Audit(store, folder / name / "audit.head", crib=name) as audit:
         yield audit
@@ -49,7 +49,7 @@ async def test_every_node_writes_its_own_chain_and_verifies_all(postgres_url: st
         made = await checkpoint(a, tmp_path, "a")
         assert made is not None
         assert lane_of(made) == CHECKPOINT_LANE
-        assert await checkpoint(a, tmp_path, "a") is None, "nothing was written since"
+        assert await checkpoint(a, tmp_path, "a") is None, "nothing was written since the last checkpoint"
         await write(b, "four")
         assert await checkpoint(b, tmp_path, "b") == made + 1
         for audit in (a, b):
@@ -103,7 +103,7 @@ async def test_node_seals_its_own_lane_and_others_accept_the_recorded_sealing(
         assert not (await b.verify()).ok
 
 
-async def test_records_of_the_time_before_lanes_stay_valid(postgres_url: str, tmp_path: Path) -> None:
+async def test_records_from_before_lanes_stay_valid(postgres_url: str, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     async with open_store(postgres_url) as store, Audit(store, tmp_path / "a" / "audit.head") as shared:
         await write(shared, "old", "older")
@@ -121,16 +121,14 @@ async def test_records_of_the_time_before_lanes_stay_valid(postgres_url: str, tm
 LATER = datetime.now(UTC) + timedelta(days=1)
 
 
-async def test_lane_of_a_node_that_never_returns_and_checkpoints_are_sealed_exported_and_verified(
-    postgres_url: str, tmp_path: Path
-) -> None:
+async def test_lane_of_a_lost_node_and_checkpoints_are_sealed_and_exported(postgres_url: str, tmp_path: Path) -> None:
     async with node(postgres_url, tmp_path, "gone") as gone:
         await write(gone, *(f"tool{number}" for number in range(6)))
     async with node(postgres_url, tmp_path, "a") as a, node(postgres_url, tmp_path, "b") as b:
         for number in range(5):
             await write(b, f"other{number}")
             await checkpoint(a, tmp_path, "a")
-        whole = [line async for line in a.export()]
+        exported_before = [line async for line in a.export()]
         a.segments.left_lanes = left_lanes
         sealed = await a.segments.seal(LATER, by=OWNER, keep=1)
         assert [(lane_of(each.first), each.last - each.first + 1) for each in sealed] == [(2, 5)], (
@@ -143,7 +141,7 @@ async def test_lane_of_a_node_that_never_returns_and_checkpoints_are_sealed_expo
             checked = await audit.verify()
             assert checked.ok, checked.findings
         exported = [line async for line in a.export()]
-        assert set(whole) <= set(exported), "the node that sealed has all records"
+        assert set(exported_before) <= set(exported), "the node that sealed has all records"
         follow(exported)
         run(postgres_url, f"DELETE FROM audit WHERE id = {2 * LANE_SIZE + 6}")
         for audit in (a, b):
@@ -151,9 +149,7 @@ async def test_lane_of_a_node_that_never_returns_and_checkpoints_are_sealed_expo
             assert "checkpoint" in kinds, "the end of the lane was cut off"
 
 
-async def test_node_whose_lane_was_sealed_while_it_was_away_returns_and_seals_on(
-    postgres_url: str, tmp_path: Path
-) -> None:
+async def test_returning_node_continues_the_lane_that_was_sealed_without_it(postgres_url: str, tmp_path: Path) -> None:
     async with node(postgres_url, tmp_path, "gone") as gone:
         await write(gone, *(f"tool{number}" for number in range(6)))
     async with node(postgres_url, tmp_path, "a") as a:

@@ -1,4 +1,4 @@
-"""Outcomes that could not be recorded, because the disk of the database was full: recorded once there is space."""
+"""Outcomes that could not be recorded on a full disk are recorded once there is space."""
 
 import logging
 from collections.abc import AsyncGenerator
@@ -22,25 +22,25 @@ FULL = (
     "CREATE TRIGGER full_disk BEFORE INSERT ON audit FOR EACH ROW WHEN (new.phase = 'outcome')"
     " EXECUTE FUNCTION full_disk()",
 )
-SPACE = ("DROP TRIGGER full_disk ON audit",)
+FREE = ("DROP TRIGGER full_disk ON audit",)
 
 
 @pytest.fixture
 async def crib(postgres_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> AsyncGenerator[Crib]:
-    """A crib that expects errors of its database."""
+    """Open a crib that expects errors of its database."""
     caplog.set_level(logging.CRITICAL)
     async with crib_on(postgres_url, tmp_path / "a") as crib:
         yield crib
 
 
 def records(url: str, tool: str) -> list[JsonObject]:
-    """The records of one tool."""
+    """Return the records of a tool."""
     bodies = [loads(bytes(body)) for (body,) in fetch_rows(url, "SELECT body FROM audit ORDER BY id")]
     return [body for body in bodies if body.get("tool") == tool]
 
 
-async def settled(url: str, tool: str) -> list[JsonObject]:
-    """The records of one tool, once there is an outcome."""
+async def wait_for_outcome(url: str, tool: str) -> list[JsonObject]:
+    """Wait for an outcome and return the records of a tool."""
     with anyio.fail_after(30):
         while len(found := records(url, tool)) < 2:  # noqa: ASYNC110 nothing announces it
             await anyio.sleep(0.05)
@@ -58,10 +58,10 @@ async def test_outcomes_are_recorded_once_when_there_is_space_again(crib: Crib, 
     with pytest.raises(Unavailable, match="was made, but its outcome"):
         await crib.changes.make("rules.test", {}, work, by=crib.owner(), door="api")
     assert [each["phase"] for each in records(postgres_url, "ping")] == ["intent"]
-    run(postgres_url, *SPACE)
-    intent, outcome = await settled(postgres_url, "ping")
+    run(postgres_url, *FREE)
+    intent, outcome = await wait_for_outcome(postgres_url, "ping")
     assert (outcome["call"], outcome["isError"], outcome.get("outcome")) == (intent["call"], False, None)
-    assert [each["phase"] for each in await settled(postgres_url, "rules.test")] == ["intent", "outcome"]
+    assert [each["phase"] for each in await wait_for_outcome(postgres_url, "rules.test")] == ["intent", "outcome"]
 
     crib.audit.owed.add(outcome["call"], {"isError": True})  # as if the commit had been uncertain
     await crib.audit.owed.aclose()

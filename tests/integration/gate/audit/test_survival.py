@@ -1,4 +1,4 @@
-"""What was acknowledged survives: processes that are killed while they write, and processes that write together."""
+"""Acknowledged records survive processes that are killed while writing, or that write concurrently."""
 
 import os
 import random
@@ -32,7 +32,7 @@ class Writer:
         self._lines = BufferedByteReceiveStream(process.stdout)
 
     async def start(self) -> int:
-        """Start one more process; gives its number."""
+        """Start another process and return its process id."""
         await self._orders.send(b"go\n")
         while True:
             word, _, number = (await self.line()).partition(" ")
@@ -54,20 +54,20 @@ async def writer(
         process.kill()
 
 
-async def verified(database: str, head: Path, *, alone: bool = False) -> Verification:
+async def verify(database: str, head: Path, *, alone: bool = False) -> Verification:
     async with open_store(database, alone=alone) as store, Audit(store, head) as audit:
         return await audit.verify()
 
 
-async def survives(database: str, head: Path, *, callers: int, alone: bool) -> None:
-    """Kill writers at moments nobody chose, and look for all that they had acknowledged."""
-    chance = random.Random(1)
+async def check_no_record_is_lost(database: str, head: Path, *, callers: int, alone: bool) -> None:
+    """Kill writers at random moments and check that every acknowledged record is stored."""
+    random_numbers = random.Random(1)
     acknowledged: set[int] = set()
     with anyio.fail_after(60):
         async with writer(database, head, 10**9, callers=callers, alone=alone) as program:
             for _ in range(15):
                 child = await program.start()
-                enough = chance.randrange(1, 120)
+                enough = random_numbers.randrange(1, 120)
                 alive = True
                 while (line := await program.line()) != "ended":
                     acknowledged.add(int(line))
@@ -75,7 +75,7 @@ async def survives(database: str, head: Path, *, callers: int, alone: bool) -> N
                     if enough <= 0 and alive:
                         os.kill(child, signal.SIGKILL)
                         alive = False
-    verification = await verified(database, head, alone=alone)
+    verification = await verify(database, head, alone=alone)
     assert verification.findings == ()
     kept = {number for (number,) in fetch_rows(database, "SELECT id FROM audit")}
     assert acknowledged <= kept
@@ -83,16 +83,18 @@ async def survives(database: str, head: Path, *, callers: int, alone: bool) -> N
     assert verification.records == len(kept)
 
 
-async def test_a_killed_process_loses_no_acknowledged_record(database: str, tmp_path: Path) -> None:
-    await survives(database, tmp_path / "audit.head", callers=16, alone=False)
+async def test_killed_process_loses_no_acknowledged_record(database: str, tmp_path: Path) -> None:
+    await check_no_record_is_lost(database, tmp_path / "audit.head", callers=16, alone=False)
 
 
 @pytest.mark.parametrize("callers", [1, 16])
-async def test_nor_does_one_that_is_alone_and_uses_a_journal(sqlite_url: str, tmp_path: Path, callers: int) -> None:
-    await survives(sqlite_url, tmp_path / "audit.head", callers=callers, alone=True)
+async def test_killed_process_with_a_journal_loses_no_acknowledged_record(
+    sqlite_url: str, tmp_path: Path, callers: int
+) -> None:
+    await check_no_record_is_lost(sqlite_url, tmp_path / "audit.head", callers=callers, alone=True)
 
 
-async def test_two_processes_on_one_file_keep_one_chain(sqlite_url: str, tmp_path: Path) -> None:
+async def test_two_processes_on_one_file_write_one_chain(sqlite_url: str, tmp_path: Path) -> None:
     async def run(head: Path) -> None:
         async with writer(sqlite_url, head, 20) as program:
             await program.start()
@@ -101,12 +103,12 @@ async def test_two_processes_on_one_file_keep_one_chain(sqlite_url: str, tmp_pat
 
     heads = [tmp_path / "one.head", tmp_path / "two.head"]
     for head in heads:
-        assert (await verified(sqlite_url, head)).records == 0
+        assert (await verify(sqlite_url, head)).records == 0
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             for head in heads:
                 tasks.start_soon(run, head)
     for head in heads:
-        verification = await verified(sqlite_url, head)
+        verification = await verify(sqlite_url, head)
         assert verification.findings == ()
         assert verification.records == 2 * 16 * 20

@@ -1,4 +1,4 @@
-"""Whatever is done to the records past the audit is found."""
+"""Tampering with stored audit records is found."""
 
 import hashlib
 import os
@@ -28,12 +28,12 @@ def head(tmp_path: Path) -> Path:
     return tmp_path / "audit.head"
 
 
-async def recorded(database: str, head: Path, calls: int = 5) -> None:
+async def record_calls(database: str, head: Path, calls: int = 5) -> None:
     async with open_store(database) as store, Audit(store, head) as audit:
         await make_calls(audit, calls)
 
 
-async def verified(database: str, head: Path, more: int = 0) -> Verification:
+async def record_and_verify(database: str, head: Path, more: int = 0) -> Verification:
     async with open_store(database) as store, Audit(store, head) as audit:
         await make_calls(audit, more)
         return await audit.verify()
@@ -127,7 +127,7 @@ TAMPERED: list[tuple[str, Tamper, set[tuple[str, int | None]]]] = [
 
 
 @pytest.mark.parametrize(("tamper", "expected"), [case[1:] for case in TAMPERED], ids=[case[0] for case in TAMPERED])
-async def test_tampering_is_found_while_the_crib_runs_and_after_it_was_restarted(
+async def test_tampering_is_found_by_the_running_crib_and_after_a_restart(
     database: str, head: Path, tamper: Tamper, expected: set[tuple[str, int | None]]
 ) -> None:
     async with open_store(database) as store, Audit(store, head) as audit:
@@ -137,65 +137,65 @@ async def test_tampering_is_found_while_the_crib_runs_and_after_it_was_restarted
         running = await audit.verify()
         assert not running.ok
         assert {found for found in expected if found != ("head", None)} <= kinds(running)
-    restarted = await verified(database, head)
+    restarted = await record_and_verify(database, head)
     lasting = expected - {("cut", 10), ("head", 10)}
     assert lasting <= kinds(restarted)
     assert not restarted.ok
 
 
-async def test_a_cut_tail_stays_found_when_the_chain_has_grown_over_it(database: str, head: Path) -> None:
-    await recorded(database, head)
+async def test_cut_tail_is_still_found_after_the_chain_has_grown(database: str, head: Path) -> None:
+    await record_calls(database, head)
     run(database, "DELETE FROM audit WHERE id > 7")
     for times in range(1, 4):
-        verification = await verified(database, head, more=4)
+        verification = await record_and_verify(database, head, more=4)
         assert [finding.message for finding in verification.findings if "8 to 10 are missing" in finding.message]
         assert verification.records == 7 + 8 * times
 
 
-async def test_a_head_behind_the_database_is_in_order(database: str, head: Path) -> None:
+async def test_head_behind_the_database_is_valid(database: str, head: Path) -> None:
     async with open_store(database) as store, Audit(store, head) as audit:
         await make_calls(audit, 2)
         earlier = (await audit.find(Filters()))[2]
     write(head, f"{earlier['id']:020d} {earlier['hash']}\n")
-    assert (await verified(database, head)).ok
+    assert (await record_and_verify(database, head)).ok
 
 
-async def test_a_head_that_is_missing_unreadable_or_of_another_chain_is_found(database: str, head: Path) -> None:
-    await recorded(database, head)
+async def test_missing_unreadable_or_foreign_head_is_found(database: str, head: Path) -> None:
+    await record_calls(database, head)
     for damage in (remove, empty, garble, foreign, pipe, linked):
         async with open_store(database) as store, Audit(store, head) as audit:
             damage(head)
             assert {finding.kind for finding in (await audit.verify()).findings} == {"head"}, damage
         remove(head)
         write_head(database, head)
-        assert (await verified(database, head)).ok
+        assert (await record_and_verify(database, head)).ok
 
 
 CHANGED = ["no head\n", f"{3:020d} {'a' * 64}\n", f"{99:020d} {'a' * 64}\n", f"{'9' * 20} {'a' * 64}\n", "x"]
 
 
 @pytest.mark.parametrize("text", CHANGED, ids=range(len(CHANGED)))
-async def test_a_head_that_was_changed_before_the_start_stays_found(database: str, head: Path, text: str) -> None:
-    await recorded(database, head)
+async def test_head_changed_before_the_start_is_a_lasting_finding(database: str, head: Path, text: str) -> None:
+    await record_calls(database, head)
     write(head, text)
     for _ in range(2):
-        verification = await verified(database, head, more=1)
+        verification = await record_and_verify(database, head, more=1)
         assert "head" in {finding.kind for finding in verification.findings}
 
 
-async def test_a_head_that_was_removed_before_the_start_stays_found(sqlite_url: str, head: Path) -> None:
-    await recorded(sqlite_url, head)
+async def test_head_removed_before_the_start_is_a_lasting_finding(sqlite_url: str, head: Path) -> None:
+    await record_calls(sqlite_url, head)
     remove(head)
     for _ in range(2):
-        verification = await verified(sqlite_url, head, more=1)
+        verification = await record_and_verify(sqlite_url, head, more=1)
         assert [finding.kind for finding in verification.findings] == ["head"]
         assert "missing at record 10" in verification.findings[0].message
 
 
-async def test_a_new_crib_joins_a_shared_chain(postgres_url: str, tmp_path: Path) -> None:
-    await recorded(postgres_url, tmp_path / "one.head")
-    assert (await verified(postgres_url, tmp_path / "two.head", more=1)).ok
-    assert (await verified(postgres_url, tmp_path / "one.head", more=1)).ok
+async def test_new_crib_continues_a_shared_chain(postgres_url: str, tmp_path: Path) -> None:
+    await record_calls(postgres_url, tmp_path / "one.head")
+    assert (await record_and_verify(postgres_url, tmp_path / "two.head", more=1)).ok
+    assert (await record_and_verify(postgres_url, tmp_path / "one.head", more=1)).ok
 
 
 def write(path: Path, text: str) -> None:
@@ -237,7 +237,7 @@ def link(path: Path, target: Path) -> None:
     path.symlink_to(target)
 
 
-async def test_a_link_in_the_place_of_the_head_is_refused(sqlite_url: str, head: Path, tmp_path: Path) -> None:
+async def test_symlink_as_head_is_refused(sqlite_url: str, head: Path, tmp_path: Path) -> None:
     link(head, tmp_path / "elsewhere")
     async with open_store(sqlite_url) as store:
         with pytest.raises(ConfigError) as raised:
@@ -246,25 +246,25 @@ async def test_a_link_in_the_place_of_the_head_is_refused(sqlite_url: str, head:
     assert raised.value.code == "file.unsafe"
 
 
-async def test_an_empty_chain_is_whole(database: str, head: Path) -> None:
-    verification = await verified(database, head)
+async def test_empty_chain_is_valid(database: str, head: Path) -> None:
+    verification = await record_and_verify(database, head)
     shape = verification.to_json()
     assert "not signed" in shape.pop("note")
     assert shape == {"ok": True, "records": 0, "findings": [], "signed": False, "anchors": 0}
 
 
-async def test_a_chain_of_several_pages_is_whole(database: str, head: Path) -> None:
+async def test_chain_of_several_pages_is_valid(database: str, head: Path) -> None:
     async with open_store(database) as store, Audit(store, head) as audit:
         waiting = [audit.record({"phase": "intent", "number": number}) for number in range(2500)]
         assert await waiting[-1] == 2500
-    verification = await verified(database, head)
+    verification = await record_and_verify(database, head)
     assert (verification.ok, verification.records) == (True, 2500)
 
 
-async def test_findings_name_the_record_and_are_bounded(database: str, head: Path) -> None:
-    await recorded(database, head, calls=100)
+async def test_findings_name_the_record_and_are_limited(database: str, head: Path) -> None:
+    await record_calls(database, head, calls=100)
     run(database, "UPDATE audit SET server = 'x'")
-    verification = await verified(database, head)
+    verification = await record_and_verify(database, head)
     assert len(verification.findings) == 100
     first = verification.findings[0].to_json()
     assert first == {
@@ -275,8 +275,8 @@ async def test_findings_name_the_record_and_are_bounded(database: str, head: Pat
     }
 
 
-async def test_damaged_records_are_still_listed(database: str, head: Path) -> None:
-    await recorded(database, head, calls=2)
+async def test_damaged_records_are_listed_as_damaged(database: str, head: Path) -> None:
+    await record_calls(database, head, calls=2)
     scramble(database)
     async with open_store(database) as store, Audit(store, head) as audit:
         found = await audit.find(Filters())
@@ -284,8 +284,8 @@ async def test_damaged_records_are_still_listed(database: str, head: Path) -> No
     assert found[0]["damaged"] is True
 
 
-async def test_a_value_of_the_wrong_kind_is_a_finding_and_not_a_crash(sqlite_url: str, head: Path) -> None:
-    await recorded(sqlite_url, head)
+async def test_value_of_the_wrong_type_is_a_finding(sqlite_url: str, head: Path) -> None:
+    await record_calls(sqlite_url, head)
     run(
         sqlite_url,
         "UPDATE audit SET body = 'text' WHERE id = 2",
@@ -293,11 +293,11 @@ async def test_a_value_of_the_wrong_kind_is_a_finding_and_not_a_crash(sqlite_url
         "UPDATE audit SET hash = x'00ff' WHERE id = 5",
         "UPDATE audit SET tool = x'00ff' WHERE id = 7",
     )
-    verification = await verified(sqlite_url, head)
+    verification = await record_and_verify(sqlite_url, head)
     assert {("edited", 2), ("edited", 3), ("edited", 5), ("columns", 7)} <= kinds(verification)
 
 
-async def test_text_that_is_no_text_is_a_finding_and_not_a_crash(sqlite_url: str, head: Path) -> None:
-    await recorded(sqlite_url, head)
+async def test_undecodable_text_is_a_finding(sqlite_url: str, head: Path) -> None:
+    await record_calls(sqlite_url, head)
     run(sqlite_url, "UPDATE audit SET tool = CAST(x'ff' AS TEXT) WHERE id = 7")
-    assert "unreadable" in {finding.kind for finding in (await verified(sqlite_url, head)).findings}
+    assert "unreadable" in {finding.kind for finding in (await record_and_verify(sqlite_url, head)).findings}

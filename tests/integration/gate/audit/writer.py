@@ -1,8 +1,8 @@
-"""A program that records calls until it is killed, for tests of what survives. Not a test itself.
+"""A program that records calls until it is killed.
 
 Usage: `python writer.py DATABASE HEAD COUNT CALLERS shared|alone`. For each line on standard input it forks a process
-that prints its number, then the number of every record once that is durable; `ended` when the process is gone. Forking
-spares each of them the imports.
+that prints its process id, then the number of every record once it is durable; `ended` when the process is gone.
+Forking avoids repeated imports.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from toolcrib.gate.audit.audit import Audit
 from toolcrib.store.engine import open_store
 
 
-def say(line: str) -> None:
+def write_line(line: str) -> None:
     os.write(1, f"{line}\n".encode())
 
 
 async def record(database: str, head: Path, count: int, callers: int, alone: bool) -> None:
-    """So many at a time, of different sizes."""
+    """Record concurrently, with a different size per caller."""
     async with open_store(database, alone=alone) as store, Audit(store, head) as audit:
 
         async def keep_recording(size: int) -> None:
             for number in range(count):
-                say(str(await audit.record({"phase": "intent", "number": number, "text": "x" * size})))
+                write_line(str(await audit.record({"phase": "intent", "number": number, "text": "x" * size})))
                 await asyncio.sleep(0)
 
         await asyncio.gather(*(keep_recording(size * 97) for size in range(callers)))
@@ -38,11 +38,11 @@ def main() -> None:
     for _ in sys.stdin:
         child = os.fork()
         if child == 0:
-            say(f"pid {os.getpid()}")
+            write_line(f"pid {os.getpid()}")
             asyncio.run(record(database, head, count, callers, alone == "alone"))
             os._exit(0)
         os.waitpid(child, 0)
-        say("ended")
+        write_line("ended")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""A crib with a shop, for the tests of what is allowed in it."""
+"""Fixtures of the permission tests."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
-from integration.gate.permissions.answering import Desk, open_desk
+from integration.gate.permissions.shop_lab import ShopLab, open_shop_lab
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
-    """A crib with a shop and no upstream servers."""
-    async with open_desk(tmp_path) as desk:
-        yield desk
+async def lab(tmp_path: Path) -> AsyncGenerator[ShopLab]:
+    """Open a crib with a shop and without upstream servers."""
+    async with open_shop_lab(tmp_path) as lab:
+        yield lab

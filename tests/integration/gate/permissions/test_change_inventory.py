@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from integration.gate.permissions.answering import Desk, open_desk, upstream
+from integration.gate.permissions.shop_lab import ShopLab, open_shop_lab, upstream
 from integration.web.console.console_client import open_console
 from integration.web.test_inventory import CONSOLE, INVENTORY
 from toolcrib.agents.sessions.sessions import NewSession
@@ -22,10 +22,10 @@ from toolcrib.store.engine import Store
 
 pytestmark = pytest.mark.anyio
 
-TALK = "Speaks to an agent or answers it; permits nothing."
+CONVERSATION = "Part of a conversation with an agent; permits nothing."
 MEMORY = "Brain entries are what an agent remembers; they permit no call."
-LOOK = "Changes nothing."
-LINK = "Connects or signs in to a server that may be used already; permits no call."
+READ_ONLY = "Changes nothing."
+CONNECTION = "Connects or signs in to a server; permits no call."
 CALL = "A tool call, which has its own two records."
 NODE = "Only other nodes reach it; the node of the caller records the call."
 LOGIN = "Signs the owner's browser in."
@@ -35,35 +35,35 @@ UNRECORDED = {
     ("DELETE", "/api/sessions/{session_id}"): "Ends a session; permits nothing.",
     ("PATCH", "/api/agents/{agent_id}/brain/{entry_id}/pin"): MEMORY,
     ("POST", "/api/agents/{agent_id}/brain"): MEMORY,
-    ("POST", "/api/approvals/{approval_id}/answers"): TALK,
+    ("POST", "/api/approvals/{approval_id}/answers"): CONVERSATION,
     ("POST", "/api/audit/anchor"): "Writes the end of the chain elsewhere; permits nothing.",
-    ("POST", "/api/audit/verify"): LOOK,
+    ("POST", "/api/audit/verify"): READ_ONLY,
     ("POST", "/api/backups"): "Copies the database; permits nothing.",
     ("POST", "/api/login"): LOGIN,
     ("POST", "/login"): LOGIN,
     ("POST", "/logout"): "Ends a sign-in; permits nothing.",
     ("POST", "/api/nodes/servers/{key}"): NODE,
     ("POST", "/api/nodes/servers/{key}/calls"): NODE,
-    ("POST", "/api/policy/simulate"): LOOK,
-    ("POST", "/api/registry/plan"): LOOK,
-    ("POST", "/api/sessions/replay"): TALK,
-    ("POST", "/api/sessions/{session_id}/replay"): TALK,
-    ("POST", "/api/servers/recognise"): LOOK,
-    ("POST", "/api/servers/reload"): LINK,
-    ("POST", "/api/servers/test"): LINK,
-    ("POST", "/api/servers/{name:path}/auth"): LINK,
-    ("POST", "/api/servers/{name:path}/cancel"): LINK,
+    ("POST", "/api/policy/simulate"): READ_ONLY,
+    ("POST", "/api/registry/plan"): READ_ONLY,
+    ("POST", "/api/sessions/replay"): CONVERSATION,
+    ("POST", "/api/sessions/{session_id}/replay"): CONVERSATION,
+    ("POST", "/api/servers/recognise"): READ_ONLY,
+    ("POST", "/api/servers/reload"): CONNECTION,
+    ("POST", "/api/servers/test"): CONNECTION,
+    ("POST", "/api/servers/{name:path}/auth"): CONNECTION,
+    ("POST", "/api/servers/{name:path}/cancel"): CONNECTION,
     ("POST", "/api/servers/{name:path}/record"): CALL,
-    ("POST", "/api/servers/{name:path}/reload"): LINK,
-    ("POST", "/api/servers/{name:path}/test"): LINK,
-    ("POST", "/api/servers/{name:path}/unauth"): LINK,
-    ("POST", "/api/sessions/{session_id}/interrupt"): TALK,
-    ("POST", "/api/sessions/{session_id}/messages"): TALK,
-    ("POST", "/api/sessions/{session_id}/questions/{question_id}"): TALK,
+    ("POST", "/api/servers/{name:path}/reload"): CONNECTION,
+    ("POST", "/api/servers/{name:path}/test"): CONNECTION,
+    ("POST", "/api/servers/{name:path}/unauth"): CONNECTION,
+    ("POST", "/api/sessions/{session_id}/interrupt"): CONVERSATION,
+    ("POST", "/api/sessions/{session_id}/messages"): CONVERSATION,
+    ("POST", "/api/sessions/{session_id}/questions/{question_id}"): CONVERSATION,
     ("POST", "/api/tools/{server}/{tool:path}/call"): CALL,
     ("PUT", "/api/agents/{agent_id}/brain/{entry_id}"): MEMORY,
 }
-ELSEWHERE = {
+RECORDED_ELSEWHERE = {
     ("POST", "/api/approvals/{approval_id}"): "approvals.answer",
     ("POST", "/api/approvals/{approval_id}/link"): "approvals.link",
     ("POST", "/api/audit/erase"): "audit.erase",
@@ -83,13 +83,17 @@ ELSEWHERE = {
     ("POST", "/api/schedules/{schedule_id}/run"): "schedules.run",
     ("POST", "/api/tools/{server}/{tool:path}/reject"): "tools.reject",
 }
-"""Recorded, and asserted in the tests of these resources: each needs more than a request to be tried."""
+"""Recorded changes that need more than a request; the tests of these resources assert their records."""
 
 AGENT = {"id": "keeper", "name": "Keeper", "toolPermissions": ["shop/look"], "mode": "default"}
 SKILL = {"id": "sell", "name": "Sell", "description": "Sell.", "tools": ["shop/sell"]}
 IMPORTED = {"files": [{"name": "helper.md", "text": "---\nname: helper\ndescription: Helps.\n---\nHelp.\n"}]}
 SCHEDULE = {"agentId": "keeper", "prompt": "Look around.", "everySeconds": 3600}
-NEW = {"name": "extra", "url": "http://127.0.0.1:9/mcp", "headers": {"Authorization": "Bearer s3cr3t-value-of-ours"}}
+NEW = {
+    "name": "extra",
+    "url": "http://127.0.0.1:9/mcp",
+    "headers": {"Authorization": "Bearer s3cr3t-value-of-the-crib"},
+}
 RULE = {"effect": "deny", "pattern": "shop/close"}
 BUNDLE = {"name": "Sales", "tools": ["shop/*"]}
 
@@ -147,22 +151,22 @@ STEPS: list[tuple[str, str, str, Any, str]] = [
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
-    """A crib with a server of its own and one in another app's file."""
+async def lab(tmp_path: Path) -> AsyncGenerator[ShopLab]:
+    """Open a crib with a server of its own and one in the file of another app."""
     foreign = {"mcpServers": {"found": upstream("upstreams.well_behaved")}}
     (tmp_path / ".claude.json").write_text(json.dumps(foreign), encoding="utf-8")
     (tmp_path / ".cursor").mkdir()
-    async with open_desk(tmp_path, changing_tools=upstream("upstreams.changing_tools")) as desk:
-        yield desk
+    async with open_shop_lab(tmp_path, changing_tools=upstream("upstreams.changing_tools")) as lab:
+        yield lab
 
 
-def changing(routes: set[tuple[str, str]]) -> set[tuple[str, str]]:
+def changing_routes(routes: set[tuple[str, str]]) -> set[tuple[str, str]]:
     return {route for route in routes if route[0] not in ("GET", "HEAD")}
 
 
-async def changes(desk: Desk) -> list[JsonObject]:
-    """The outcomes of all changes, oldest first."""
-    records = await desk.owner.audit(server="toolcrib", limit=1000)
+async def changes(lab: ShopLab) -> list[JsonObject]:
+    """Return the outcomes of all changes, oldest first."""
+    records = await lab.owner.audit(server="toolcrib", limit=1000)
     return [each for each in reversed(records) if each["phase"] == "outcome" and "." in each["tool"]]
 
 
@@ -173,42 +177,42 @@ def path_of(template: str, words: str) -> str:
     return template
 
 
-async def test_every_changing_route_is_recorded_or_excused() -> None:
+async def test_every_changing_route_is_recorded_or_exempt() -> None:
     tried = {(method, path) for method, path, *_ in STEPS}
-    assert tried | set(UNRECORDED) | set(ELSEWHERE) == changing(INVENTORY)
+    assert tried | set(UNRECORDED) | set(RECORDED_ELSEWHERE) == changing_routes(INVENTORY)
     assert not tried & set(UNRECORDED)
 
 
-async def test_every_change_over_rest_leaves_its_record(desk: Desk, tmp_path: Path) -> None:
+async def test_every_change_over_rest_leaves_a_record(lab: ShopLab, tmp_path: Path) -> None:
     known = {"PLACE": str(tmp_path)}
-    async with desk.http() as http:
+    async with lab.http() as http:
         for method, template, words, body, kind in STEPS:
             path = path_of(template, words)
             for name, value in known.items():
                 path = path.replace(name, value)
             given = None if body is None else json.loads(json.dumps(body).replace("PLACE", str(tmp_path)))
-            before = len(await changes(desk))
+            before = len(await changes(lab))
             answer = await http.request(method, path, json=given)
             assert answer.is_success, (method, path, answer.text)
-            made = (await changes(desk))[before:]
+            made = (await changes(lab))[before:]
             assert kind in [each["tool"] for each in made], (method, path, made)
             assert {each["door"] for each in made} == {"api"}
             for resource, name in (("sessions", "SESSION"), ("schedules", "SCHEDULE"), ("policy/rules", "RULE")):
                 if path == f"/api/{resource}":
                     known[name] = answer.json()["id"]
-    assert (await desk.owner.verify_audit())["ok"]
-    assert "s3cr3t" not in json.dumps(await desk.owner.audit(limit=1000))
+    assert (await lab.owner.verify_audit())["ok"]
+    assert "s3cr3t" not in json.dumps(await lab.owner.audit(limit=1000))
 
 
-async def test_records_say_what_was_before_and_what_is_after(desk: Desk) -> None:
-    async with desk.http() as http:
+async def test_records_contain_the_values_before_and_after(lab: ShopLab) -> None:
+    async with lab.http() as http:
         await http.post("/api/agents", json=AGENT)
         await http.put("/api/agents/keeper", json={"toolPermissions": ["*"], "mode": "bypassPermissions"})
         session = (await http.post("/api/sessions", json={})).json()["id"]
         await http.patch(f"/api/sessions/{session}", params={"source": "cli"}, json={"mode": "bypassPermissions"})
         await http.post("/api/servers", json={"name": "extra", "command": "true"})
         await http.post("/api/servers/extra/disable")
-    _, agent, mode, added, disabled = await changes(desk)
+    _, agent, mode, added, disabled = await changes(lab)
     assert agent["arguments"] == {
         "id": "keeper",
         "fields": ["mode", "toolPermissions"],
@@ -221,11 +225,11 @@ async def test_records_say_what_was_before_and_what_is_after(desk: Desk) -> None
     assert (disabled["tool"], disabled["arguments"]["name"]) == ("servers.disable", "extra")
 
 
-async def test_a_change_that_cannot_be_recorded_is_not_made(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_change_that_cannot_be_recorded_is_not_made(lab: ShopLab, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> object:
         raise Unavailable("database.unavailable", "The disk is full.")
 
-    async with desk.http() as http:
+    async with lab.http() as http:
         session = (await http.post("/api/sessions", json={})).json()["id"]
         attempts: list[tuple[str, str, JsonObject]] = [
             ("PATCH", f"/api/sessions/{session}", {"mode": "bypassPermissions"}),
@@ -271,7 +275,7 @@ CONSOLE_UNRECORDED = {
     "/tools/{server}/{tool:path}/call",
     "/waiting/questions/{id}",
 }
-"""Memory, talk, looks and calls, as above, and notices to the owner's own browsers."""
+"""Memory, conversations, reads and calls, as above, and notices to the owner's own browsers."""
 CONSOLE_RECORDED = {
     "/approve/{token}",
     "/secrets/move",
@@ -295,12 +299,12 @@ CONSOLE_RECORDED = {
 }  # fmt: skip
 
 
-async def test_every_form_of_the_console_is_recorded_or_excused() -> None:
-    assert {path for _, path in changing(CONSOLE)} == CONSOLE_RECORDED | CONSOLE_UNRECORDED
+async def test_every_form_of_the_console_is_recorded_or_exempt() -> None:
+    assert {path for _, path in changing_routes(CONSOLE)} == CONSOLE_RECORDED | CONSOLE_UNRECORDED
     assert not CONSOLE_RECORDED & CONSOLE_UNRECORDED
 
 
-async def test_the_console_leaves_records_as_its_own_door(tmp_path: Path) -> None:
+async def test_changes_in_the_console_are_recorded_with_door_console(tmp_path: Path) -> None:
     home = prepare_home(tmp_path / "home")
     home.mcp_json.write_text(
         json.dumps({"mcpServers": {"changing_tools": upstream("upstreams.changing_tools")}}), encoding="utf-8"
@@ -322,7 +326,7 @@ async def test_the_console_leaves_records_as_its_own_door(tmp_path: Path) -> Non
     ]
 
 
-async def test_definitions_edited_by_hand_are_on_record_also_between_runs(
+async def test_definitions_edited_by_hand_are_recorded_also_between_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_desk, "LOOK_SECONDS", 0.01)
@@ -332,59 +336,59 @@ async def test_definitions_edited_by_hand_are_on_record_also_between_runs(
     def write(**servers: JsonObject) -> None:
         file.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
 
-    async def noticed(desk: Desk, number: int) -> list[JsonObject]:
+    async def wait_for_file_changes(lab: ShopLab, number: int) -> list[JsonObject]:
         with anyio.fail_after(15):
-            while len(found := [each for each in await changes(desk) if each["tool"] == "servers.file"]) < number:
-                await desk.crib.servers.list()
+            while len(found := [each for each in await changes(lab) if each["tool"] == "servers.file"]) < number:
+                await lab.crib.servers.list()
         return [each["arguments"] for each in found]
 
-    async with open_desk(tmp_path) as desk:
+    async with open_shop_lab(tmp_path) as lab:
         write(a=entry)
-        [added] = await noticed(desk, 1)
+        [added] = await wait_for_file_changes(lab, 1)
         assert (added["file"], list(added["added"])) == (str(file), ["a"])
         assert "abcdefghijkl" not in json.dumps(added)
-        async with desk.http() as http:
+        async with lab.http() as http:
             assert (await http.post("/api/servers/a/disable")).is_success
-        await desk.crib.servers.list()
-        assert len(await noticed(desk, 1)) == 1, "the crib's own edit is no edit by hand"
+        await lab.crib.servers.list()
+        assert len(await wait_for_file_changes(lab, 1)) == 1, "an edit of the crib was recorded as an edit by hand"
     write(a={"command": "false"}, b=entry)
-    async with open_desk(tmp_path) as desk:
-        later = (await noticed(desk, 2))[1]
+    async with open_shop_lab(tmp_path) as lab:
+        later = (await wait_for_file_changes(lab, 2))[1]
         assert (list(later["added"]), later["changed"]["a"]["after"]["command"]) == (["b"], "false")
         assert later["since"] == "the last run"
-    async with open_desk(tmp_path) as desk:
-        assert len(await noticed(desk, 2)) == 2
+    async with open_shop_lab(tmp_path) as lab:
+        assert len(await wait_for_file_changes(lab, 2)) == 2
 
 
-async def recorded(desk: Desk, kind: str, number: int, cwd: Path | None = None) -> list[JsonObject]:
-    """What the first changes of this kind say, once there are so many; each look reads the servers again."""
+async def wait_for_changes(lab: ShopLab, kind: str, number: int, cwd: Path | None = None) -> list[JsonObject]:
+    """Wait for this many changes of a kind and return their arguments; each check reads the servers again."""
     with anyio.fail_after(15):
-        while len(found := [each for each in await changes(desk) if each["tool"] == kind]) < number:
-            await desk.crib.servers.list(cwd)
+        while len(found := [each for each in await changes(lab) if each["tool"] == kind]) < number:
+            await lab.crib.servers.list(cwd)
     assert len(found) == number
     return [each["arguments"] for each in found]
 
 
-async def test_trust_edited_by_hand_is_on_record_also_between_runs(tmp_path: Path) -> None:
+async def test_trust_edited_by_hand_is_recorded_also_between_runs(tmp_path: Path) -> None:
     (tmp_path / ".claude.json").write_text(json.dumps({"mcpServers": {"found": {"command": "true"}}}), encoding="utf-8")
     file = tmp_path / "home" / "trust.json"
-    async with open_desk(tmp_path) as desk:
-        async with desk.http() as http:
+    async with open_shop_lab(tmp_path) as lab:
+        async with lab.http() as http:
             assert (await http.post("/api/servers/found/trust", json={})).is_success
-        agreed = file.read_text(encoding="utf-8")
+        trusted = file.read_text(encoding="utf-8")
         file.write_text(json.dumps({"version": 2, "records": []}), encoding="utf-8")
-        removed = (await recorded(desk, "servers.file", 2))[0]
+        removed = (await wait_for_changes(lab, "servers.file", 2))[0]
         assert (removed["file"], [name.split()[0] for name in removed["removed"]]) == (str(file), ["found"])
-    file.write_text(agreed, encoding="utf-8")
-    async with open_desk(tmp_path) as desk:
-        added = (await recorded(desk, "servers.file", 3))[2]
+    file.write_text(trusted, encoding="utf-8")
+    async with open_shop_lab(tmp_path) as lab:
+        added = (await wait_for_changes(lab, "servers.file", 3))[2]
         assert (added["file"], added["since"]) == (str(file), "the last run")
         assert [each["place"] for each in added["added"].values()] == ["personal"]
-    async with open_desk(tmp_path) as desk:
-        await recorded(desk, "servers.file", 3)
+    async with open_shop_lab(tmp_path) as lab:
+        await wait_for_changes(lab, "servers.file", 3)
 
 
-async def test_files_of_a_trusted_project_edited_between_runs_are_on_record(tmp_path: Path) -> None:
+async def test_files_of_a_trusted_project_edited_between_runs_are_recorded(tmp_path: Path) -> None:
     project = tmp_path / "project"
     file = project / ".toolcrib" / "mcp.json"
     file.parent.mkdir(parents=True)
@@ -393,62 +397,62 @@ async def test_files_of_a_trusted_project_edited_between_runs_are_on_record(tmp_
         file.write_text(json.dumps({"mcpServers": {"made": {"command": "true", **more}}}), encoding="utf-8")
 
     write(enabled=False)
-    async with open_desk(tmp_path) as desk, desk.http() as http:
+    async with open_shop_lab(tmp_path) as lab, lab.http() as http:
         assert (await http.post("/api/servers/trust", json={"path": str(project)})).is_success
     write(enabled=True)
-    async with open_desk(tmp_path) as desk:
-        [edit] = await recorded(desk, "servers.file", 1, project)
+    async with open_shop_lab(tmp_path) as lab:
+        [edit] = await wait_for_changes(lab, "servers.file", 1, project)
         assert (edit["file"], edit["since"]) == (str(file), "the last run")
         assert edit["changed"]["made"]["after"]["enabled"] is True
-    async with open_desk(tmp_path) as desk:
-        await desk.crib.servers.list(project)
-        await recorded(desk, "servers.file", 1, project)
+    async with open_shop_lab(tmp_path) as lab:
+        await lab.crib.servers.list(project)
+        await wait_for_changes(lab, "servers.file", 1, project)
 
 
-async def test_tool_modules_edited_by_hand_are_on_record_also_between_runs(tmp_path: Path) -> None:
+async def test_tool_modules_edited_by_hand_are_recorded_also_between_runs(tmp_path: Path) -> None:
     tools = tmp_path / "home" / "tools"
     module = 'from toolcrib import tool\n\n\n@tool\ndef hi() -> str:\n    """Hi."""\n    return "{}"\n'
-    async with open_desk(tmp_path) as desk:
+    async with open_shop_lab(tmp_path) as lab:
         (tools / "greet.py").write_text(module.format("hi"), encoding="utf-8")
-        [added] = await recorded(desk, "tools.file", 1)
+        [added] = await wait_for_changes(lab, "tools.file", 1)
         assert (added["file"], list(added["added"])) == (str(tools), ["greet.py"])
     (tools / "greet.py").write_text(module.format("ho"), encoding="utf-8")
-    async with open_desk(tmp_path) as desk:
-        changed = (await recorded(desk, "tools.file", 2))[1]
+    async with open_shop_lab(tmp_path) as lab:
+        changed = (await wait_for_changes(lab, "tools.file", 2))[1]
         assert changed["changed"]["greet.py"]["before"] == added["added"]["greet.py"]["digest"]
         assert changed["since"] == "the last run"
-    async with open_desk(tmp_path) as desk:
-        await recorded(desk, "tools.file", 2)
+    async with open_shop_lab(tmp_path) as lab:
+        await wait_for_changes(lab, "tools.file", 2)
 
 
-async def test_limits_and_settings_edited_in_the_file_are_on_record(
+async def test_limits_and_settings_edited_in_the_file_are_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(permissions, "LOOK_SECONDS", 0.01)
     file = tmp_path / "home" / "toolcrib.toml"
-    async with open_desk(tmp_path) as desk:
+    async with open_shop_lab(tmp_path) as lab:
         file.write_text(
             'max_sessions = 3\ngithub_token = "ghp_0123456789"\n[[limits]]\npattern = "shop/*"\ncalls = 5\n'
         )
-        await desk.crib.permissions.look()
-        [limits, settings] = await changes(desk)
+        await lab.crib.permissions.look()
+        [limits, settings] = await changes(lab)
         assert (limits["tool"], limits["arguments"]["before"]) == ("limits.file", [])
         assert limits["arguments"]["after"][0]["calls"] == 5
         assert (settings["tool"], settings["arguments"]["after"]["max_sessions"]) == ("settings.file", 3)
         assert "ghp_0123456789" not in json.dumps(settings)
     file.write_text("max_sessions = 30\n")
-    async with open_desk(tmp_path) as desk:
-        [_, _, limits, settings] = await changes(desk)
+    async with open_shop_lab(tmp_path) as lab:
+        [_, _, limits, settings] = await changes(lab)
         assert (limits["arguments"]["after"], limits["arguments"]["before"][0]["calls"]) == ([], 5)
         assert settings["arguments"]["before"]["max_sessions"] == 3
         assert settings["arguments"]["after"]["max_sessions"] == 30
 
 
-async def test_a_setting_changed_by_a_tool_is_on_record_under_its_caller(desk: Desk) -> None:
-    await desk.crib.call(
-        "toolcrib/set_config", {"name": "max_sessions", "value": 7}, principal=desk.crib.owner(source="web")
+async def test_setting_changed_by_a_tool_is_recorded_with_its_caller(lab: ShopLab) -> None:
+    await lab.crib.call(
+        "toolcrib/set_config", {"name": "max_sessions", "value": 7}, principal=lab.crib.owner(source="web")
     )
-    await desk.crib.permissions.look()
-    [record] = await changes(desk)
+    await lab.crib.permissions.look()
+    [record] = await changes(lab)
     assert (record["tool"], record["principal"]["source"]) == ("settings.change", "web")
     assert (record["arguments"]["name"], record["arguments"]["after"]) == ("max_sessions", 7)

@@ -1,4 +1,4 @@
-"""A crib that is killed under load: what it acknowledged is on record, and what nobody approved never ran."""
+"""A crib killed under load: acknowledged calls are recorded, and unapproved calls never ran."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.anyio, takes_long]
 KILLS = 60 if os.environ.get("TOOLCRIB_TEST_ALL") else 6
 NOTE = ToolRef("notes", "note")
 TOOLS = '''
-"""A tool that leaves a trace wherever the crib ends."""
+"""A tool that leaves a trace on disk."""
 
 import os
 from toolcrib import tool
@@ -42,18 +42,18 @@ def note(mark: str) -> str:
 
 
 class Load:
-    """Programs that call, a person who approves every other call, and what each of them knows."""
+    """Callers and an approver of every other call, with the facts that each of them knows."""
 
     def __init__(self, folder: Path) -> None:
         self.home = prepare_home(folder / "home")
         self.trace = folder / "trace"
         (self.home.tools / "notes.py").write_text(TOOLS.format(trace=str(self.trace)), encoding="utf-8")
-        self.chance = random.Random(1)
+        self.rng = random.Random(1)
         self.marks = 0
         self.secret = ""
         self.acknowledged: dict[int, str] = {}
         self.approved: set[str] = set()
-        self.left: set[str] = set()
+        self.unanswered: set[str] = set()
 
     @property
     def ran(self) -> list[str]:
@@ -66,7 +66,7 @@ class Load:
 
     @asynccontextmanager
     async def crib(self) -> AsyncGenerator[tuple[anyio.abc.Process, str]]:
-        """One process of `toolcrib serve`, and where it listens."""
+        """Run `toolcrib serve` and yield its process and URL."""
         user = self.home.root.parent / "user"
         user.mkdir(exist_ok=True)
         command = [sys.executable, "-m", "toolcrib", "serve", "--home", str(self.home.root), "--port", "0"]
@@ -84,74 +84,76 @@ class Load:
             await process.wait()
             await process.aclose()
 
-    async def generation(self) -> None:
+    async def run_until_killed(self) -> None:
         """Load a crib until it is killed."""
         async with self.crib() as (process, url), ApiClient(url, owner_token(self.home), source="api") as owner:
             if not self.secret:
                 made = await owner.permissions.create_token({"name": "robot", "source": "api"})
                 self.secret = made["secret"]
-            assert await owner.permissions.approvals(status="pending") == [], "what was open is closed at the start"
-            enough = len(self.acknowledged) + self.chance.randrange(5, 60)
+            assert await owner.permissions.approvals(status="pending") == [], (
+                "approvals of the killed crib are still pending"
+            )
+            enough = len(self.acknowledged) + self.rng.randrange(5, 60)
             with anyio.fail_after(30):
                 async with ApiClient(url, self.secret) as robot, anyio.create_task_group() as tasks:
                     for _ in range(2):
-                        tasks.start_soon(self.call_by_hand, owner)
+                        tasks.start_soon(self.call_as_owner, owner)
                     for number in range(4):
-                        tasks.start_soon(self.call_and_ask, robot, number % 2 == 0)
+                        tasks.start_soon(self.call_with_approval, robot, number % 2 == 0)
                     tasks.start_soon(self.approve, owner)
                     await eventually(lambda: len(self.acknowledged) >= enough, seconds=30)
                     process.send_signal(signal.SIGKILL)
                     await process.wait()
                     tasks.cancel_scope.cancel()
 
-    async def call_by_hand(self, owner: ApiClient) -> None:
+    async def call_as_owner(self, owner: ApiClient) -> None:
         with contextlib.suppress(ToolcribError):
             while True:
-                self.heard(await owner.call(NOTE, {"mark": f"hand-{self.mark()}"}))
+                self.acknowledge(await owner.call(NOTE, {"mark": f"hand-{self.mark()}"}))
 
-    async def call_and_ask(self, robot: ApiClient, is_left: bool) -> None:
+    async def call_with_approval(self, robot: ApiClient, is_unanswered: bool) -> None:
         with contextlib.suppress(ToolcribError):
             while True:
-                mark = f"{'left' if is_left else 'asked'}-{self.mark()}"
-                if is_left:
-                    self.left.add(mark)
-                self.heard(await robot.call(NOTE, {"mark": mark}))
+                mark = f"{'unanswered' if is_unanswered else 'asked'}-{self.mark()}"
+                if is_unanswered:
+                    self.unanswered.add(mark)
+                self.acknowledge(await robot.call(NOTE, {"mark": mark}))
 
     async def approve(self, owner: ApiClient) -> None:
-        """Answer what is asked, beside what is to be left open."""
+        """Approve the pending calls, apart from those that stay unanswered."""
         with contextlib.suppress(ToolcribError):
             while True:
-                for question in await owner.permissions.approvals(status="pending"):
-                    mark = str(question["arguments"]["mark"])
+                for approval in await owner.permissions.approvals(status="pending"):
+                    mark = str(approval["arguments"]["mark"])
                     if not mark.startswith("left-"):
                         self.approved.add(mark)
                         with contextlib.suppress(ToolcribError):
-                            await owner.permissions.answer(question["id"], {"decision": "approve"})
+                            await owner.permissions.answer(approval["id"], {"decision": "approve"})
                 await anyio.sleep(0.002)
 
-    def heard(self, answer: JsonObject) -> None:
+    def acknowledge(self, answer: JsonObject) -> None:
         self.acknowledged[answer["auditId"]] = answer["content"][0]["text"]
 
 
-async def everything(owner: ApiClient) -> dict[int, JsonObject]:
-    """All records of the tool, by number."""
-    found: dict[int, JsonObject] = {}
+async def all_records(owner: ApiClient) -> dict[int, JsonObject]:
+    """Return all records of the tool, by number."""
+    records: dict[int, JsonObject] = {}
     oldest: int | None = None
     while page := await owner.audit(tool="note", limit=1000, after=oldest):
-        found |= {record["id"]: record for record in page}
+        records |= {record["id"]: record for record in page}
         oldest = min(record["id"] for record in page)
-    return found
+    return records
 
 
-async def test_killed_under_load_it_loses_no_acknowledged_record_and_runs_nothing_that_was_pending(
+async def test_crib_killed_under_load_loses_no_record_and_runs_no_pending_call(
     tmp_path: Path,
 ) -> None:
     load = Load(tmp_path)
     for _ in range(KILLS):
-        await load.generation()
+        await load.run_until_killed()
     async with load.crib() as (_, url), ApiClient(url, owner_token(load.home), source="api") as owner:
         verified = await owner.verify_audit()
-        records = await everything(owner)
+        records = await all_records(owner)
         pending = await owner.permissions.approvals(status="pending")
     assert verified["ok"] is True, verified
     assert pending == []
@@ -160,12 +162,12 @@ async def test_killed_under_load_it_loses_no_acknowledged_record_and_runs_nothin
         assert records[number]["arguments"] == {"mark": mark}
     outcomes = {record["call"] for record in records.values() if record["phase"] == "outcome"}
     assert {records[number]["call"] for number in load.acknowledged} <= outcomes
-    assert load.left
-    assert not load.left & set(load.ran), "nobody approved these"
-    assert len(load.ran) == len(set(load.ran)), "an approval is used once"
+    assert load.unanswered
+    assert not load.unanswered & set(load.ran), "an unapproved call ran"
+    assert len(load.ran) == len(set(load.ran)), "an approval was used twice"
     asked = {mark for mark in load.ran if mark.startswith("asked-")}
     assert asked
     assert asked <= load.approved
     intents = {record["arguments"]["mark"]: record for record in records.values() if record["phase"] == "intent"}
-    assert set(load.ran) <= intents.keys(), "nothing ran whose intent is not on record"
+    assert set(load.ran) <= intents.keys(), "a call ran without a recorded intent"
     assert all("approvalId" in intents[mark] for mark in asked)

@@ -1,4 +1,4 @@
-"""Names that look like others are findings wherever a person decides: lists, approvals, rules, servers, pages."""
+"""Findings about look-alike names in lists, approvals, rules, servers and pages."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from integration.gate.permissions.answering import Desk, calling, open_desk, upstream
+from integration.gate.permissions.shop_lab import ShopLab, background_call, open_shop_lab, upstream
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import ToolRef
 from toolcrib.tools import ToolServer
@@ -20,64 +20,62 @@ ODD = "Sells\u00a0things\u2003now\u2800here\ufe0f."
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
-    """A crib whose shop has a twin: another server with a tool that looks like `shop/sell`."""
+async def lab(tmp_path: Path) -> AsyncGenerator[ShopLab]:
+    """Open a crib with another server that has a look-alike of `shop/sell`."""
     file = tmp_path / "offered.json"
     file.write_text(json.dumps({"tools": [{"name": DISGUISED, "description": ODD, "inputSchema": SCHEMA}]}), "utf-8")
     stall = upstream("upstreams.json_file", str(file))
     twins = {"stall": stall, "sta11": {**stall, "env": {**stall["env"], "OTHER": "1"}}}
-    async with open_desk(tmp_path, **twins) as desk:
-        yield desk
+    async with open_shop_lab(tmp_path, **twins) as lab:
+        yield lab
 
 
-async def remarks(desk: Desk) -> str | None:
-    """The look-alike remark on the disguised tool, once it names the tool that it looks like."""
-    (tool,) = await desk.owner.tools(server="stall")
+async def remarks(lab: ShopLab) -> str | None:
+    """Return the look-alike finding of the disguised tool once it names the other tool."""
+    (tool,) = await lab.owner.tools(server="stall")
     (found,) = [each["message"] for each in tool["problems"] if each["code"] == "tool.look_alike"]
     return found if "shop/sell" in found else None
 
 
-async def test_a_tool_that_appears_later_is_named_by_its_look_alike(desk: Desk) -> None:
-    async def names_nothing() -> bool:
-        return await remarks(desk) is None
+async def test_look_alike_finding_follows_tools_that_appear_and_disappear(lab: ShopLab) -> None:
+    async def has_no_finding() -> bool:
+        return await remarks(lab) is None
 
-    await desk.until(lambda: remarks(desk))
-    desk.replace(ToolServer("shop", tools=[]))
-    await desk.until(names_nothing)
-    desk.replace(desk.shop.server())
-    assert await desk.until(lambda: remarks(desk))
-
-
-async def test_list_and_approval_name_the_tool_that_is_looked_like(desk: Desk) -> None:
-    await desk.until(lambda: remarks(desk))
-    secret = await desk.token("robot", source="api")
-    async with desk.rest(secret) as robot, calling(lambda: robot.call(ToolRef("stall", DISGUISED), {})):
-        question = await desk.question()
-        assert "can be mistaken for another tool's" in question["why"]
-        await desk.answer(question["id"], "deny")
+    await lab.until(lambda: remarks(lab))
+    lab.replace(ToolServer("shop", tools=[]))
+    await lab.until(has_no_finding)
+    lab.replace(lab.shop.server())
+    assert await lab.until(lambda: remarks(lab))
 
 
-async def test_servers_whose_names_look_alike_say_so_to_each_other(desk: Desk) -> None:
-    found = {server["name"]: server["problems"] for server in await desk.owner.servers()}
+async def test_list_and_approval_warn_about_a_look_alike(lab: ShopLab) -> None:
+    await lab.until(lambda: remarks(lab))
+    secret = await lab.token("robot", source="api")
+    async with lab.rest(secret) as robot, background_call(lambda: robot.call(ToolRef("stall", DISGUISED), {})):
+        approval = await lab.pending_approval()
+        assert "can be mistaken for another tool's" in approval["why"]
+        await lab.answer(approval["id"], "deny")
+
+
+async def test_look_alike_servers_have_findings_that_name_each_other(lab: ShopLab) -> None:
+    found = {server["name"]: server["problems"] for server in await lab.owner.servers()}
     for name, twin in (("stall", "sta11"), ("sta11", "stall")):
         assert [each["code"] for each in found[name]] == ["server.look_alike"]
         assert f'"{twin}"' in found[name][0]["message"]
 
 
-async def test_rule_for_a_look_alike_is_remarked_when_it_is_added_and_listed(desk: Desk) -> None:
-    added = await desk.owner.permissions.add_rule({"effect": "deny", "pattern": "shop/Sell"})
+async def test_rule_with_a_look_alike_name_has_a_problem(lab: ShopLab) -> None:
+    added = await lab.owner.permissions.add_rule({"effect": "deny", "pattern": "shop/Sell"})
     assert '"sell"' in added["problems"][0]["message"]
-    plain = await desk.owner.permissions.add_rule({"effect": "deny", "pattern": "shop/close"})
+    plain = await lab.owner.permissions.add_rule({"effect": "deny", "pattern": "shop/close"})
     assert "problems" not in plain
-    assert [each["code"] for each in await desk.owner.permissions.problems()] == ["rule.look_alike"]
+    assert [each["code"] for each in await lab.owner.permissions.problems()] == ["rule.look_alike"]
 
 
-async def test_pages_show_odd_spaces_and_blank_signs(desk: Desk) -> None:
-    async with desk.http() as http:
+async def test_pages_escape_unusual_spaces_and_blank_characters(lab: ShopLab) -> None:
+    async with lab.http() as http:
         login = (await http.post("/api/login")).json()
-        async with httpx2.AsyncClient(
-            base_url=desk.holding.info.url, trust_env=False, follow_redirects=True
-        ) as browser:
+        async with httpx2.AsyncClient(base_url=lab.holding.info.url, trust_env=False, follow_redirects=True) as browser:
             await browser.get(login["url"])
             page = await browser.get("/tools/stall/s%D0%B5ll")
     assert page.status_code == 200

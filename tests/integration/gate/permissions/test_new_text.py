@@ -1,4 +1,4 @@
-"""Text of a server that comes after its first sight: reviewed, held where something is found, accepted by a person."""
+"""Text that a server changes after its first connection: reviewed, held if there are findings, accepted by a person."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -12,7 +12,7 @@ from mcp import Client as McpClient
 from mcp.client.streamable_http import streamable_http_client
 
 from deadlines import stretched
-from integration.gate.permissions.answering import Desk, open_desk, upstream
+from integration.gate.permissions.shop_lab import ShopLab, open_shop_lab, upstream
 from toolcrib.model.errors import Conflict, Denied, NotFound, ToolcribError
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import ToolRef
@@ -41,30 +41,30 @@ OFFERED: JsonObject = {
 
 @dataclass
 class Notes:
-    """A crib with the server `notes`, whose offer a test changes."""
+    """A crib with the server `notes`, whose listings a test changes."""
 
-    desk: Desk
+    lab: ShopLab
     file: Path
 
-    async def become(self, **offered: Any) -> None:
-        """Have the server offer something else, and the crib connect to it anew."""
+    async def offer(self, **offered: Any) -> None:
+        """Change what the server offers and reconnect to it."""
         self.file.write_text(json.dumps(OFFERED | offered), encoding="utf-8")
-        await self.desk.owner.reload_server("notes")
-        await self.desk.owner.test_server("notes")
+        await self.lab.owner.reload_server("notes")
+        await self.lab.owner.test_server("notes")
 
     async def changes(self, what: str = "tool") -> list[JsonObject]:
-        """What is held back of one kind."""
-        return [each for each in await self.desk.owner.permissions.changes() if each["what"] == what]
+        """Return the held changes of one kind."""
+        return [each for each in await self.lab.owner.permissions.changes() if each["what"] == what]
 
     async def names(self) -> set[str]:
-        """The tools that the owner sees."""
-        return {tool["name"] for tool in await self.desk.owner.tools(server="notes")}
+        """Return the names of the tools that the owner sees."""
+        return {tool["name"] for tool in await self.lab.owner.tools(server="notes")}
 
     @asynccontextmanager
     async def client(self) -> AsyncGenerator[McpClient]:
-        """A client of the server's own address."""
-        async with self.desk.http() as http:
-            wire = streamable_http_client(f"{self.desk.holding.mcp_url}/servers/notes", http_client=http)
+        """Open a client of the server's own address."""
+        async with self.lab.http() as http:
+            wire = streamable_http_client(f"{self.lab.holding.mcp_url}/servers/notes", http_client=http)
             async with McpClient(wire, mode="legacy", read_timeout_seconds=stretched(20)) as client:
                 yield client
 
@@ -73,8 +73,8 @@ class Notes:
 async def notes(tmp_path: Path) -> AsyncGenerator[Notes]:
     file = tmp_path / "offered.json"
     file.write_text(json.dumps(OFFERED), encoding="utf-8")
-    async with open_desk(tmp_path, notes=upstream("upstreams.json_file", str(file))) as desk:
-        yield Notes(desk, file)
+    async with open_shop_lab(tmp_path, notes=upstream("upstreams.json_file", str(file))) as lab:
+        yield Notes(lab, file)
 
 
 def wider(**added: JsonObject) -> JsonObject:
@@ -96,74 +96,74 @@ def wider(**added: JsonObject) -> JsonObject:
     ],
 )
 async def test_added_argument_with_suspicious_text_holds_the_tool(notes: Notes, added: JsonObject) -> None:
-    await notes.become(tools=[wider(**added)])
+    await notes.offer(tools=[wider(**added)])
     (change,) = await notes.changes()
     assert (change["ref"], change["kind"]) == ("notes/search", "widening")
     assert change["problems"]
     assert await notes.names() == set()
-    await notes.desk.owner.permissions.judge(ToolRef("notes", "search"), "accept", change["hash"])
+    await notes.lab.owner.permissions.judge(ToolRef("notes", "search"), "accept", change["hash"])
     assert await notes.names() == {"search"}
 
 
 async def test_added_argument_with_plain_text_passes_without_the_earlier_acceptance(notes: Notes) -> None:
-    search, planner = ToolRef("notes", "search"), notes.desk.crib.principals.owner("api", mode="plan")
-    await notes.desk.owner.permissions.judge(search, "accept", None)
-    assert not (await notes.desk.crib.call(search, {}, principal=planner)).is_error
-    await notes.become(tools=[wider(limit={"type": "integer", "description": "Maximum number of results"})])
+    search, planner = ToolRef("notes", "search"), notes.lab.crib.principals.owner("api", mode="plan")
+    await notes.lab.owner.permissions.judge(search, "accept", None)
+    assert not (await notes.lab.crib.call(search, {}, principal=planner)).is_error
+    await notes.offer(tools=[wider(limit={"type": "integer", "description": "Maximum number of results"})])
     assert await notes.changes() == []
     assert await notes.names() == {"search"}
     with pytest.raises(Denied, match="read-only"):
-        await notes.desk.crib.call(search, {}, principal=planner)
-    await notes.desk.owner.permissions.judge(search, "accept", None)
-    assert not (await notes.desk.crib.call(search, {}, principal=planner)).is_error
+        await notes.lab.crib.call(search, {}, principal=planner)
+    await notes.lab.owner.permissions.judge(search, "accept", None)
+    assert not (await notes.lab.crib.call(search, {}, principal=planner)).is_error
 
 
-async def test_new_tool_with_a_finding_waits_for_a_person_and_a_plain_one_does_not(notes: Notes) -> None:
+async def test_new_tool_is_held_only_if_it_has_a_finding(notes: Notes) -> None:
     plain = SEARCH | {"name": "count", "description": "Count the notes."}
     poisoned = SEARCH | {"name": "sync", "description": f"Synchronise. {POISON}"}
-    await notes.become(tools=[SEARCH, plain, poisoned])
+    await notes.offer(tools=[SEARCH, plain, poisoned])
     assert await notes.names() == {"search", "count"}
     (change,) = await notes.changes()
     assert (change["ref"], change["kind"]) == ("notes/sync", "new")
     assert POISON in str(change["differences"])
     sync = ToolRef("notes", "sync")
     with pytest.raises(Denied) as refused:
-        await notes.desk.owner.call(sync, {})
+        await notes.lab.owner.call(sync, {})
     assert refused.value.code == "tool.changed"
     with pytest.raises(Conflict):
-        await notes.desk.owner.permissions.judge(sync, "accept", "0" * 64)
-    await notes.desk.owner.permissions.judge(sync, "reject", change["hash"])
-    await notes.become(tools=[SEARCH, poisoned])
+        await notes.lab.owner.permissions.judge(sync, "accept", "0" * 64)
+    await notes.lab.owner.permissions.judge(sync, "reject", change["hash"])
+    await notes.offer(tools=[SEARCH, poisoned])
     assert await notes.names() == {"search"}
-    await notes.desk.owner.permissions.judge(sync, "accept", change["hash"])
+    await notes.lab.owner.permissions.judge(sync, "accept", change["hash"])
     assert await notes.names() == {"search", "sync"}
 
 
 async def test_tools_of_a_server_that_offered_none_at_first_are_new(notes: Notes, tmp_path: Path) -> None:
     empty = tmp_path / "empty.json"
     empty.write_text(json.dumps({}), encoding="utf-8")
-    await notes.desk.owner.add_server({"name": "later", **upstream("upstreams.json_file", str(empty))})
-    await notes.desk.owner.test_server("later")
+    await notes.lab.owner.add_server({"name": "later", **upstream("upstreams.json_file", str(empty))})
+    await notes.lab.owner.test_server("later")
     empty.write_text(json.dumps({"tools": [SEARCH | {"description": POISON}]}), encoding="utf-8")
-    await notes.desk.owner.test_server("later")
+    await notes.lab.owner.test_server("later")
     assert [each["ref"] for each in await notes.changes()] == ["later/search"]
 
 
-async def test_look_alike_of_another_tool_is_held_and_says_which_one(notes: Notes) -> None:
-    await notes.become(tools=[SEARCH, SEARCH | {"name": "sell"}])
-    await notes.become(tools=[SEARCH, SEARCH | {"name": "sell"}, SEARCH | {"name": "s\u0435ll"}])
+async def test_look_alike_of_another_tool_is_held_with_its_name(notes: Notes) -> None:
+    await notes.offer(tools=[SEARCH, SEARCH | {"name": "sell"}])
+    await notes.offer(tools=[SEARCH, SEARCH | {"name": "sell"}, SEARCH | {"name": "s\u0435ll"}])
     (change,) = await notes.changes()
     assert "notes/sell" in change["problems"][0]["message"]
     assert "U+0435" in change["problems"][0]["message"]
     assert change["problems"][0]["code"] == "tool.look_alike"
 
 
-async def test_changed_instructions_stay_out_until_they_are_accepted(notes: Notes) -> None:
+async def test_changed_instructions_are_held_until_they_are_accepted(notes: Notes) -> None:
     async with notes.client() as client:
         assert client.instructions == "Search before you write."
         assert client.server_info is not None
         assert client.server_info.title == "Notes"
-    await notes.become(instructions=POISON, serverInfo={"name": "notes", "title": f"Notes {POISON}", "version": POISON})
+    await notes.offer(instructions=POISON, serverInfo={"name": "notes", "title": f"Notes {POISON}", "version": POISON})
     async with notes.client() as client:
         assert client.instructions == "Search before you write."
         assert client.server_info is not None
@@ -172,13 +172,13 @@ async def test_changed_instructions_stay_out_until_they_are_accepted(notes: Note
     assert (change["ref"], change["server"]) == ("notes", "notes")
     assert {each["kind"] for each in change["differences"]} == {"instructions", "title"}
     own = ToolRef("notes", "")
-    async with notes.desk.rest(await notes.desk.token("robot", source="api", mayApprove=True)) as robot:
+    async with notes.lab.rest(await notes.lab.token("robot", source="api", mayApprove=True)) as robot:
         with pytest.raises((NotFound, Denied)):
             await robot.permissions.judge(own, "accept", change["hash"], "instructions")
-    await notes.desk.owner.permissions.judge(own, "reject", change["hash"], "instructions")
+    await notes.lab.owner.permissions.judge(own, "reject", change["hash"], "instructions")
     async with notes.client() as client:
         assert client.instructions == "Search before you write."
-    await notes.desk.owner.permissions.judge(own, "accept", change["hash"], "instructions")
+    await notes.lab.owner.permissions.judge(own, "accept", change["hash"], "instructions")
     async with notes.client() as client:
         assert client.instructions == POISON
     assert await notes.changes("instructions") == []
@@ -186,7 +186,7 @@ async def test_changed_instructions_stay_out_until_they_are_accepted(notes: Note
 
 async def test_changed_prompts_and_templates_keep_their_accepted_text(notes: Notes) -> None:
     new = {"name": "import", "description": POISON}
-    await notes.become(
+    await notes.offer(
         prompts=[PROMPT | {"description": "Summarise a note, shorter."}, new],
         templates=[TEMPLATE | {"description": "Reworded."}],
     )
@@ -201,63 +201,63 @@ async def test_changed_prompts_and_templates_keep_their_accepted_text(notes: Not
     refs = {(change["ref"], change["kind"]) for change in await notes.changes("prompt")}
     assert refs == {("notes/summary", "other"), ("notes/import", "new")}
     (change,) = await notes.changes("template")
-    await notes.desk.owner.permissions.judge(ToolRef("notes", change["tool"]), "accept", change["hash"], "template")
+    await notes.lab.owner.permissions.judge(ToolRef("notes", change["tool"]), "accept", change["hash"], "template")
     async with notes.client() as client:
         assert (await client.list_resource_templates()).resource_templates[0].description == "Reworded."
 
 
-async def test_resources_change_freely_unless_something_is_found_in_their_text(notes: Notes) -> None:
-    await notes.become(resources=[RESOURCE | {"description": "The first note, edited.", "size": 5}])
+async def test_changed_resources_are_held_only_if_they_have_a_finding(notes: Notes) -> None:
+    await notes.offer(resources=[RESOURCE | {"description": "The first note, edited.", "size": 5}])
     async with notes.client() as client:
         assert [each.description for each in (await client.list_resources()).resources] == ["The first note, edited."]
     assert await notes.changes("resource") == []
-    await notes.become(resources=[RESOURCE, {"uri": "notes://two", "name": "two", "description": POISON}])
+    await notes.offer(resources=[RESOURCE, {"uri": "notes://two", "name": "two", "description": POISON}])
     async with notes.client() as client:
         assert [str(each.uri) for each in (await client.list_resources()).resources] == ["notes://one"]
         assert (await client.read_resource("notes://one")).contents
         with pytest.raises(Exception, match="held back"):
             await client.read_resource("notes://two")
     (change,) = await notes.changes("resource")
-    await notes.desk.owner.permissions.judge(ToolRef("notes", "notes://two"), "accept", change["hash"], "resource")
+    await notes.lab.owner.permissions.judge(ToolRef("notes", "notes://two"), "accept", change["hash"], "resource")
     async with notes.client() as client:
         assert len((await client.list_resources()).resources) == 2
 
 
-async def test_held_tool_says_so_on_every_door_to_those_that_may_see_it(notes: Notes) -> None:
-    desk, search = notes.desk, ToolRef("notes", "search")
+async def test_held_tool_is_reported_at_every_door_to_permitted_callers(notes: Notes) -> None:
+    lab, search = notes.lab, ToolRef("notes", "search")
     agent: JsonObject = {"name": "Guest", "toolPermissions": ["shop/*"]}
-    guest = await desk.owner.create_agent(agent)
-    ide = await desk.token("ide")
-    stranger = await desk.token("stranger", agent=guest["id"])
-    await notes.become(tools=[SEARCH | {"description": "Search all notes."}])
-    for ask in (
-        desk.owner.call(search, {}),
-        desk.owner.tool(search),
-        desk.crib.call(search, principal=desk.crib.owner()),
+    guest = await lab.owner.create_agent(agent)
+    ide = await lab.token("ide")
+    guest_secret = await lab.token("guest", agent=guest["id"])
+    await notes.offer(tools=[SEARCH | {"description": "Search all notes."}])
+    for request in (
+        lab.owner.call(search, {}),
+        lab.owner.tool(search),
+        lab.crib.call(search, principal=lab.crib.owner()),
     ):
         with pytest.raises(ToolcribError) as refused:
-            await ask
+            await request
         assert refused.value.code == "tool.changed"
         assert "tools accept notes/search" in (refused.value.hint or "")
-    async with desk.mcp(ide, "2026-07-28") as client:
+    async with lab.mcp(ide, "2026-07-28") as client:
         answer = await client.call_tool("notes_search", {})
         assert answer.is_error
         assert "tool.changed" in answer.content[0].text  # type: ignore[union-attr]
-    async with desk.rest(stranger) as robot:
+    async with lab.rest(guest_secret) as robot:
         with pytest.raises(NotFound):
             await robot.call(search, {})
-    assert (await desk.records("search"))[-1]["decision"] is not None
+    assert (await lab.records("search"))[-1]["decision"] is not None
 
 
-async def test_tool_of_a_disabled_server_says_that_it_is_disabled(notes: Notes) -> None:
-    desk, search = notes.desk, ToolRef("notes", "search")
-    ide = await desk.token("ide")
-    await desk.owner.switch_server("notes", False)
-    sentence = 'Server "notes" is disabled. Run toolcrib mcp enable notes first.'
-    for ask in (desk.owner.call(search, {}), desk.owner.tool(search)):
+async def test_tool_of_a_disabled_server_has_a_disabled_error(notes: Notes) -> None:
+    lab, search = notes.lab, ToolRef("notes", "search")
+    ide = await lab.token("ide")
+    await lab.owner.switch_server("notes", False)
+    message = 'Server "notes" is disabled. Run toolcrib mcp enable notes first.'
+    for request in (lab.owner.call(search, {}), lab.owner.tool(search)):
         with pytest.raises(ToolcribError) as refused:
-            await ask
-        assert (refused.value.code, refused.value.message) == ("server.disabled", sentence)
-    async with desk.mcp(ide, "legacy") as client:
+            await request
+        assert (refused.value.code, refused.value.message) == ("server.disabled", message)
+    async with lab.mcp(ide, "legacy") as client:
         answer = await client.call_tool("notes_search", {})
-        assert sentence in answer.content[0].text  # type: ignore[union-attr]
+        assert message in answer.content[0].text  # type: ignore[union-attr]

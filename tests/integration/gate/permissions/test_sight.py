@@ -1,4 +1,4 @@
-"""What cannot be seen cannot be called, from any door and under any name; what is listed is what is allowed."""
+"""Tools that a principal cannot see cannot be called at any door or under any name; listed tools are allowed."""
 
 from collections.abc import AsyncGenerator
 from fnmatch import fnmatchcase
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from integration.gate.permissions.answering import Desk, open_desk, unanswered, upstream
+from integration.gate.permissions.shop_lab import ShopLab, expire_approvals_after, open_shop_lab, upstream
 from integration.web.mcp.test_bad_input import HEADERS, META
 from toolcrib.model.errors import NotFound, ToolcribError
 from toolcrib.model.json import JsonObject
@@ -35,14 +35,14 @@ LOOK_ALIKES = (
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncGenerator[Desk]:
-    """A crib with a shop and an upstream server."""
-    async with open_desk(tmp_path, shifts=upstream("upstreams.changing_tools")) as desk:
-        yield desk
+async def lab(tmp_path: Path) -> AsyncGenerator[ShopLab]:
+    """Open a crib with a shop and an upstream server."""
+    async with open_shop_lab(tmp_path, shifts=upstream("upstreams.changing_tools")) as lab:
+        yield lab
 
 
 async def mcp(http: httpx2.AsyncClient, method: str, path: str = "/mcp", **params: object) -> JsonObject:
-    """One request of a modern client."""
+    """Send one request as a modern client."""
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
     headers = {name: value for name, value in HEADERS.items() if name != "mcp-name"} | {"mcp-method": method}
     name = params.get("name")
@@ -51,33 +51,33 @@ async def mcp(http: httpx2.AsyncClient, method: str, path: str = "/mcp", **param
     return (await http.post(path, json=body, headers=headers)).json()
 
 
-def ran(records: list[JsonObject]) -> list[JsonObject]:
+def intents(records: list[JsonObject]) -> list[JsonObject]:
     return [record for record in records if record["phase"] == "intent"]
 
 
-async def at_faces(http: httpx2.AsyncClient) -> list[bool]:
-    """Whether the tool runs at the face for search, and at that of its server alone."""
+async def runs_at_endpoints(http: httpx2.AsyncClient) -> list[bool]:
+    """Return whether the tool runs through the search endpoint, and through that of its server."""
     found = await mcp(http, "tools/call", "/mcp?tools=search", name="call_tool", arguments={"ref": "shifts/tool"})
     alone = await mcp(http, "tools/call", "/mcp/servers/shifts", name="tool", arguments={})
     return ["called plain" in str(answer) for answer in (found, alone)]
 
 
-async def test_a_denied_upstream_tool_is_unknown_by_every_name_from_every_door(desk: Desk) -> None:
-    ide = await desk.token("ide", mode="bypassPermissions")
-    robot = await desk.token("robot", source="api", mode="bypassPermissions")
-    async with desk.http(ide) as http:
-        assert await at_faces(http) == [True, True], "without the rule it runs"
-    before = len(ran(await desk.records("tool")))
-    await desk.owner.permissions.add_rule({"effect": "deny", "pattern": "shifts/tool"})
-    assert "shifts/tool" not in {tool["ref"] for tool in await desk.owner.tools()}
-    async with desk.http(ide) as http:
+async def test_denied_upstream_tool_is_unknown_by_every_name_at_every_door(lab: ShopLab) -> None:
+    ide = await lab.token("ide", mode="bypassPermissions")
+    robot = await lab.token("robot", source="api", mode="bypassPermissions")
+    async with lab.http(ide) as http:
+        assert await runs_at_endpoints(http) == [True, True], "the tool runs without the rule"
+    before = len(intents(await lab.records("tool")))
+    await lab.owner.permissions.add_rule({"effect": "deny", "pattern": "shifts/tool"})
+    assert "shifts/tool" not in {tool["ref"] for tool in await lab.owner.tools()}
+    async with lab.http(ide) as http:
         listed = await mcp(http, "tools/list")
         assert "shifts_tool" not in {tool["name"] for tool in listed["result"]["tools"]}
         for name in ("tool", *LOOK_ALIKES):
             answer = await mcp(http, "tools/call", name=name, arguments={})
             assert answer["error"]["code"] in (-32602, -32020), (name, answer)
-        assert await at_faces(http) == [False, False]
-    async with desk.rest(robot) as program:
+        assert await runs_at_endpoints(http) == [False, False]
+    async with lab.rest(robot) as program:
         assert "shifts/tool" not in {tool["ref"] for tool in await program.tools()}
         for name in ("tool", *LOOK_ALIKES):
             with pytest.raises(ToolcribError) as caught:
@@ -86,7 +86,7 @@ async def test_a_denied_upstream_tool_is_unknown_by_every_name_from_every_door(d
         for server in ("Shifts", "SHIFTS", "ѕhifts", "shifts ", "shifts/", "mcp__shifts"):
             with pytest.raises(NotFound):
                 await program.call(ToolRef(server, "tool"), {})
-    async with desk.http(robot) as http:
+    async with lab.http(robot) as http:
         for path in (
             "shifts/%74ool",
             "shifts%2Ftool",
@@ -99,9 +99,9 @@ async def test_a_denied_upstream_tool_is_unknown_by_every_name_from_every_door(d
             assert answer.status_code in (404, 405), (path, answer.text)
     for source in ("agent", "scheduler", "ide"):
         with pytest.raises(ToolcribError):
-            asker = desk.crib.principals.owner(source, session="child", mode="bypassPermissions")
-            await desk.crib.call("shifts/tool", {}, principal=asker)
-    assert len(ran(await desk.records("tool"))) == before
+            principal = lab.crib.principals.owner(source, session="child", mode="bypassPermissions")
+            await lab.crib.call("shifts/tool", {}, principal=principal)
+    assert len(intents(await lab.records("tool"))) == before
 
 
 PATTERNS = (
@@ -136,7 +136,7 @@ def rules(draw: st.DrawFn) -> JsonObject:
 
 
 def may_be_seen(ref: str, rule_list: list[JsonObject], principal: Principal) -> bool:
-    """What product and people expect, said in another way than the crib does."""
+    """Return the expected visibility, computed independently of the crib's own code."""
 
     def denies(rule: JsonObject) -> bool:
         where = rule.get("where", {})
@@ -152,16 +152,16 @@ def may_be_seen(ref: str, rule_list: list[JsonObject], principal: Principal) -> 
 
 
 class Doors:
-    """The ways in for one asker: what is listed there, and what comes of calling everything there is."""
+    """All doors for one principal: lists the tools there and calls each of them."""
 
-    def __init__(self, desk: Desk, principal: Principal, http: httpx2.AsyncClient) -> None:
-        self.desk = desk
+    def __init__(self, lab: ShopLab, principal: Principal, http: httpx2.AsyncClient) -> None:
+        self.lab = lab
         self.principal = principal
         self.http = http
 
     async def check(self, rule_list: list[JsonObject]) -> None:
         expected = {ref for ref in CALLS if may_be_seen(ref, rule_list, self.principal)}
-        gate = self.desk.crib.gate
+        gate = self.lab.crib.gate
         listed = {str(tool.ref) for tool in gate.listing(self.principal).tools} & CALLS.keys()
         assert listed == expected
         names = {gate.name("endpoint", ToolRef(*ref.split("/"))): ref for ref in CALLS}
@@ -180,9 +180,9 @@ class Doors:
             await self.through_library(ref, arguments, ref in expected)
 
     async def through_library(self, ref: str, arguments: JsonObject, is_seen: bool) -> None:
-        verdict = self.desk.crib.gate.explain(self.principal, ToolRef(*ref.split("/")), arguments).verdict
+        verdict = self.lab.crib.gate.explain(self.principal, ToolRef(*ref.split("/")), arguments).verdict
         try:
-            await self.desk.crib.call(ref, arguments, principal=self.principal)
+            await self.lab.crib.call(ref, arguments, principal=self.principal)
         except NotFound:
             assert not is_seen
         except ToolcribError:
@@ -194,27 +194,27 @@ class Doors:
 
 
 @pytest.fixture
-async def doors(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[list[Doors]]:
-    """Three askers. Nobody answers questions: they run out at once."""
-    unanswered(monkeypatch, 0)
-    made: list[Doors] = []
+async def doors(lab: ShopLab, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[list[Doors]]:
+    """Return three principals with their doors; approvals expire at once."""
+    expire_approvals_after(monkeypatch, 0)
+    principals: list[Doors] = []
     for name, source, mode in (("a", "ide", "acceptEdits"), ("b", "api", "default"), ("c", "api", "plan")):
-        http = desk.http(await desk.token(name, source=source, mode=mode))
-        made.append(Doors(desk, Principal("token", name, source, mode), http))  # pyright: ignore[reportArgumentType]
-    yield made
-    for each in made:
+        http = lab.http(await lab.token(name, source=source, mode=mode))
+        principals.append(Doors(lab, Principal("token", name, source, mode), http))  # pyright: ignore[reportArgumentType]
+    yield principals
+    for each in principals:
         await each.http.aclose()
 
 
 @settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rule_list=st.lists(rules(), max_size=5))
-async def test_callable_is_listed_is_allowed_at_every_door(
-    desk: Desk, doors: list[Doors], rule_list: list[JsonObject]
+async def test_listed_tools_are_the_visible_tools_at_every_door(
+    lab: ShopLab, doors: list[Doors], rule_list: list[JsonObject]
 ) -> None:
-    added = [await desk.owner.permissions.add_rule(rule) for rule in rule_list]
+    added = [await lab.owner.permissions.add_rule(rule) for rule in rule_list]
     try:
         for each in doors:
             await each.check(rule_list)
     finally:
         for rule in added:
-            await desk.owner.permissions.remove_rule(rule["id"])
+            await lab.owner.permissions.remove_rule(rule["id"])

@@ -1,4 +1,4 @@
-"""What is allowed now, on both databases: rules of files and of the database, bundles, projects and grants."""
+"""Effective permissions on both databases: rules of files and the database, bundles, projects and grants."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -37,8 +37,8 @@ async def store(database: str) -> AsyncGenerator[Store]:
 
 
 @dataclass
-class World:
-    """Permissions with both their files, the names that are known, and the agents there are."""
+class PermissionsSetup:
+    """Permissions with both files, the known names and the agents."""
 
     store: Store
     folder: Path
@@ -52,7 +52,7 @@ class World:
         return self.folder / "managed.toml"
 
     @property
-    def own(self) -> Path:
+    def settings_file(self) -> Path:
         return self.folder / "toolcrib.toml"
 
     async def open(self) -> Permissions:
@@ -64,7 +64,7 @@ class World:
             bundles=bundles,
             projects=Projects(self.store, bundles, lambda path: path.endswith("trusted"), book.renew),
             managed=self.managed,
-            settings_file=self.own,
+            settings_file=self.settings_file,
             last_rules=self.folder / "last-rules",
             names=lambda: self.names,
             of_agent=self.agents.get,
@@ -77,38 +77,38 @@ class World:
 
 
 @pytest.fixture
-def world(store: Store, tmp_path: Path) -> World:
-    return World(store, Path(os.path.realpath(tmp_path)))
+def setup(store: Store, tmp_path: Path) -> PermissionsSetup:
+    return PermissionsSetup(store, Path(os.path.realpath(tmp_path)))
 
 
 def verdict(permissions: Permissions, *, agent: str | None = None, cwd: str | None = None) -> str:
-    """What an IDE's call of the search comes to."""
-    asker = Principal("token", "ide", "ide", "acceptEdits", agent, cwd=cwd)
+    """Return the verdict on a call of the search by an IDE."""
+    principal = Principal("token", "ide", "ide", "acceptEdits", agent, cwd=cwd)
     tool = Tool(SEARCH, "Searches.", {})
-    return decide(SEARCH, tool, asker, permissions.grants(asker), permissions.rules()).verdict
+    return decide(SEARCH, tool, principal, permissions.grants(principal), permissions.rules()).verdict
 
 
-def limited(permissions: Permissions) -> bool:
-    """Whether a limit refuses it."""
+def is_limited(permissions: Permissions) -> bool:
+    """Return whether a limit refuses the call."""
     return permissions.limits.check(Principal("token", "ide", "ide"), SEARCH) is not None
 
 
-async def test_rules_of_both_files_and_of_the_database_count_and_say_where_they_stand(world: World) -> None:
-    world.managed.write_text("\n" + DENY, encoding="utf-8")
-    world.own.write_text('port = 1\n\n[[rules]]\neffect = "allow"\npattern = "github/*"\n', encoding="utf-8")
-    permissions = await world.open()
+async def test_rules_of_both_files_and_the_database_apply_with_their_origins(setup: PermissionsSetup) -> None:
+    setup.managed.write_text("\n" + DENY, encoding="utf-8")
+    setup.settings_file.write_text('port = 1\n\n[[rules]]\neffect = "allow"\npattern = "github/*"\n', encoding="utf-8")
+    permissions = await setup.open()
     added = await permissions.add({"effect": "ask", "pattern": "x/*", "reason": "Careful."}, by="owner")
     origins = [(rule.origin.kind, rule.origin.file, rule.origin.line) for rule in permissions.list()]
-    assert origins == [("managed", str(world.managed), 2), ("user", str(world.own), 3), ("user", None, None)]
+    assert origins == [("managed", str(setup.managed), 2), ("user", str(setup.settings_file), 3), ("user", None, None)]
     assert verdict(permissions) == "hidden"
-    again = await world.open()
+    again = await setup.open()
     assert again.get(added.id) == added
     assert all(rule.created_at is not None for rule in again.list())
 
 
-async def test_a_rule_of_a_file_is_changed_there_and_nowhere_else(world: World) -> None:
-    world.own.write_text(DENY, encoding="utf-8")
-    permissions = await world.open()
+async def test_rule_of_a_file_can_only_be_changed_in_the_file(setup: PermissionsSetup) -> None:
+    setup.settings_file.write_text(DENY, encoding="utf-8")
+    permissions = await setup.open()
     (rule,) = permissions.list()
     for attempt in (permissions.remove(rule.id), permissions.change(rule.id, {"reason": "x"})):
         with pytest.raises(Conflict, match=r"toolcrib\.toml, line 1") as refused:
@@ -118,22 +118,22 @@ async def test_a_rule_of_a_file_is_changed_there_and_nowhere_else(world: World) 
         await permissions.remove("nobody")
 
 
-async def test_a_rule_is_changed_part_by_part_and_removed(world: World) -> None:
-    permissions = await world.open()
+async def test_rule_is_changed_by_field_and_removed(setup: PermissionsSetup) -> None:
+    permissions = await setup.open()
     rule = await permissions.add({"effect": "deny", "pattern": "github/*", "reason": "Old."}, by="anna")
     version = permissions.rules().version
     changed = await permissions.change(rule.id, {"effect": "ask", "reason": None})
     assert (changed.effect, changed.reason, changed.created_by) == ("ask", None, "anna")
     assert verdict(permissions) == "ask"
     assert permissions.rules().version > version
-    assert (await world.open()).list() == (changed,)
+    assert (await setup.open()).list() == (changed,)
     await permissions.remove(rule.id)
     assert verdict(permissions) == "allow"
-    assert (await world.open()).list() == ()
+    assert (await setup.open()).list() == ()
 
 
-async def test_every_fault_of_a_rule_is_told_with_its_place(world: World) -> None:
-    permissions = await world.open()
+async def test_every_fault_of_a_rule_is_reported_with_its_path(setup: PermissionsSetup) -> None:
+    permissions = await setup.open()
     raw = {"effect": "maybe", "pattern": "nothing", "conditions": [{"pointer": "/a", "test": "regex", "value": "("}]}
     with pytest.raises(FaultyRequest) as refused:
         await permissions.add(raw, by="owner")
@@ -142,162 +142,162 @@ async def test_every_fault_of_a_rule_is_told_with_its_place(world: World) -> Non
     assert permissions.list() == ()
 
 
-async def test_a_changed_file_is_read_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changed_file_is_read_again(setup: PermissionsSetup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
-    permissions = await world.open()
+    permissions = await setup.open()
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(permissions.follow)
-            world.own.write_text(DENY, encoding="utf-8")
+            setup.settings_file.write_text(DENY, encoding="utf-8")
             await eventually(lambda: verdict(permissions) == "hidden")
-            world.own.unlink()
+            setup.settings_file.unlink()
             await eventually(lambda: verdict(permissions) == "allow")
             tasks.cancel_scope.cancel()
-    assert world.changes == 2
+    assert setup.changes == 2
 
 
-async def test_a_file_that_breaks_goes_on_saying_what_it_last_said(world: World) -> None:
-    world.own.write_text(DENY + "\n[[limits]]\ncalls = 0\n", encoding="utf-8")
-    permissions = await world.open()
-    world.own.write_text(DENY + "\n[[rules", encoding="utf-8")
+async def test_broken_file_keeps_its_last_readable_content(setup: PermissionsSetup) -> None:
+    setup.settings_file.write_text(DENY + "\n[[limits]]\ncalls = 0\n", encoding="utf-8")
+    permissions = await setup.open()
+    setup.settings_file.write_text(DENY + "\n[[rules", encoding="utf-8")
     await permissions.look()
     assert verdict(permissions) == "hidden"
     assert permissions.limits.check(Principal("token", "t", "ide"), SEARCH) is not None
-    assert [problem.file for problem in permissions.problems] == [str(world.own)]
-    world.own.write_text(ASK, encoding="utf-8")
+    assert [problem.file for problem in permissions.problems] == [str(setup.settings_file)]
+    setup.settings_file.write_text(ASK, encoding="utf-8")
     await permissions.look()
     assert (verdict(permissions), permissions.problems) == ("ask", ())
 
 
-async def test_a_managed_file_that_cannot_be_read_makes_every_call_ask(world: World) -> None:
-    world.managed.mkdir()
-    permissions = await world.open()
+async def test_unreadable_managed_file_makes_every_call_ask(setup: PermissionsSetup) -> None:
+    setup.managed.mkdir()
+    permissions = await setup.open()
     assert verdict(permissions) == "ask"
     assert [problem.code for problem in permissions.problems] == ["config.not_a_file"]
 
 
-async def test_a_managed_file_that_breaks_keeps_its_rules_and_asks_for_the_rest(world: World) -> None:
-    world.managed.write_text('[[rules]]\neffect = "deny"\npattern = "mail/*"\n', encoding="utf-8")
-    permissions = await world.open()
+async def test_broken_managed_file_keeps_its_rules_and_asks_for_other_calls(setup: PermissionsSetup) -> None:
+    setup.managed.write_text('[[rules]]\neffect = "deny"\npattern = "mail/*"\n', encoding="utf-8")
+    permissions = await setup.open()
     assert verdict(permissions) == "allow"
     for broken in ("[[rules", "[[rules]", "rules = 1"):
-        world.managed.write_text(broken, encoding="utf-8")
+        setup.managed.write_text(broken, encoding="utf-8")
         await permissions.look()
     assert verdict(permissions) == "ask"
-    world.managed.write_text("[[rules", encoding="utf-8")
+    setup.managed.write_text("[[rules", encoding="utf-8")
     await permissions.look()
     assert verdict(permissions) == "ask"
 
 
 @pytest.mark.parametrize("broken", ["", "[[rules", "rules = 1", DENY + "port = ", b"\xff\xfe", None])
-async def test_a_file_that_breaks_goes_on_saying_what_it_last_said_over_restarts_too(
-    world: World, broken: str | bytes | None
+async def test_broken_file_keeps_its_last_readable_content_after_restarts(
+    setup: PermissionsSetup, broken: str | bytes | None
 ) -> None:
-    world.own.write_text(DENY + LIMIT, encoding="utf-8")
-    (rule,) = (await world.open()).list()
+    setup.settings_file.write_text(DENY + LIMIT, encoding="utf-8")
+    (rule,) = (await setup.open()).list()
     if broken is None:
-        world.own.unlink()
-        world.own.mkdir()
+        setup.settings_file.unlink()
+        setup.settings_file.mkdir()
     else:
-        world.own.write_bytes(broken.encode() if isinstance(broken, str) else broken)
-    for permissions in (await world.open(), await world.open()):
+        setup.settings_file.write_bytes(broken.encode() if isinstance(broken, str) else broken)
+    for permissions in (await setup.open(), await setup.open()):
         assert [each.id for each in permissions.list()] == [rule.id]
-        assert (verdict(permissions), limited(permissions)) == ("hidden", True)
+        assert (verdict(permissions), is_limited(permissions)) == ("hidden", True)
         (problem,) = permissions.problems
-        assert problem.file == str(world.own)
+        assert problem.file == str(setup.settings_file)
         assert "Its last readable content stays in force." in (problem.hint or "")
     if broken is None:
-        world.own.rmdir()
-    world.own.write_text(ASK, encoding="utf-8")
+        setup.settings_file.rmdir()
+    setup.settings_file.write_text(ASK, encoding="utf-8")
     await permissions.look()
-    assert (verdict(permissions), limited(permissions), permissions.problems) == ("ask", False, ())
-    assert ((world.folder / "last-rules").stat().st_mode & 0o777) == 0o700
-    assert ((world.folder / "last-rules" / "toolcrib.toml").stat().st_mode & 0o777) == 0o600
+    assert (verdict(permissions), is_limited(permissions), permissions.problems) == ("ask", False, ())
+    assert ((setup.folder / "last-rules").stat().st_mode & 0o777) == 0o700
+    assert ((setup.folder / "last-rules" / "toolcrib.toml").stat().st_mode & 0o777) == 0o600
 
 
-async def test_of_a_file_that_could_never_be_read_nobody_knows_what_it_forbids(world: World) -> None:
-    world.own.write_text('port = 4242\n[[rules]]\neffect = "deny\n', encoding="utf-8")
-    permissions = await world.open()
+async def test_file_that_was_never_readable_denies_every_tool(setup: PermissionsSetup) -> None:
+    setup.settings_file.write_text('port = 4242\n[[rules]]\neffect = "deny\n', encoding="utf-8")
+    permissions = await setup.open()
     await permissions.add({"effect": "allow", "pattern": "*"}, by="owner")
     for _ in range(2):
         assert verdict(permissions) == "hidden"
         (problem,) = permissions.problems
-        assert (problem.file, problem.line) == (str(world.own), 3)
+        assert (problem.file, problem.line) == (str(setup.settings_file), 3)
         assert "no tool may be used" in (problem.hint or "")
         stand_in = permissions.list()[0]
         assert (stand_in.effect, stand_in.pattern, stand_in.origin.line) == ("deny", "*", 3)
         assert "until it is fixed" in (stand_in.reason or "")
         await permissions.look()
-    world.own.write_text("port = 4242\n", encoding="utf-8")
+    setup.settings_file.write_text("port = 4242\n", encoding="utf-8")
     await permissions.look()
     assert (verdict(permissions), permissions.problems) == ("allow", ())
 
 
-async def test_a_file_that_was_taken_away_on_purpose_forbids_nothing(world: World) -> None:
-    world.own.write_text(DENY, encoding="utf-8")
-    await world.open()
-    world.own.unlink()
-    assert verdict(await world.open()) == "allow"
-    world.own.write_text("[[rules", encoding="utf-8")
-    assert verdict(await world.open()) == "hidden", "what it said before it was taken away is no longer known"
+async def test_removed_file_denies_nothing(setup: PermissionsSetup) -> None:
+    setup.settings_file.write_text(DENY, encoding="utf-8")
+    await setup.open()
+    setup.settings_file.unlink()
+    assert verdict(await setup.open()) == "allow"
+    setup.settings_file.write_text("[[rules", encoding="utf-8")
+    assert verdict(await setup.open()) == "hidden", "the content before the removal is no longer known"
 
 
-async def test_what_the_managed_file_last_said_outlives_a_restart_beside_the_question_to_a_person(world: World) -> None:
-    world.managed.write_text(DENY, encoding="utf-8")
-    await world.open()
-    world.managed.write_text("[[rules", encoding="utf-8")
-    permissions = await world.open()
+async def test_broken_managed_file_keeps_its_rules_after_a_restart_and_asks(setup: PermissionsSetup) -> None:
+    setup.managed.write_text(DENY, encoding="utf-8")
+    await setup.open()
+    setup.managed.write_text("[[rules", encoding="utf-8")
+    permissions = await setup.open()
     assert [(each.effect, each.pattern) for each in permissions.list()] == [("deny", "github/*"), ("ask", "*")]
 
 
-async def test_a_name_that_appears_later_gives_its_rule_a_meaning_at_once(world: World) -> None:
-    world.own.write_text('[[rules]]\neffect = "deny"\npattern = "mcp__github__search"\n', encoding="utf-8")
-    permissions = await world.open()
+async def test_rule_for_a_tool_applies_once_its_name_appears(setup: PermissionsSetup) -> None:
+    setup.settings_file.write_text('[[rules]]\neffect = "deny"\npattern = "mcp__github__search"\n', encoding="utf-8")
+    permissions = await setup.open()
     assert (verdict(permissions), len(permissions.problems)) == ("allow", 1)
-    world.names = Names({"mcp__github__search": SEARCH})
+    setup.names = Names({"mcp__github__search": SEARCH})
     assert (verdict(permissions), permissions.problems) == ("hidden", ())
     assert permissions.named("mcp__github__search") == SEARCH
 
 
-async def test_projects_of_rules_are_compared_by_their_real_paths(world: World) -> None:
-    (world.folder / "real").mkdir()
-    (world.folder / "link").symlink_to(world.folder / "real")
-    permissions = await world.open()
-    where = {"projects": [str(world.folder / "link")]}
+async def test_projects_of_rules_are_compared_by_real_path(setup: PermissionsSetup) -> None:
+    (setup.folder / "real").mkdir()
+    (setup.folder / "link").symlink_to(setup.folder / "real")
+    permissions = await setup.open()
+    where = {"projects": [str(setup.folder / "link")]}
     await permissions.add({"effect": "deny", "pattern": "github/*", "where": where}, by="owner")
-    assert verdict(permissions, cwd=str(world.folder / "real" / "below")) == "hidden"
-    assert verdict(permissions, cwd=str(world.folder)) == "allow"
+    assert verdict(permissions, cwd=str(setup.folder / "real" / "below")) == "hidden"
+    assert verdict(permissions, cwd=str(setup.folder)) == "allow"
 
 
-async def test_a_remembered_answer_is_a_rule_like_any_other(world: World) -> None:
-    permissions = await world.open()
+async def test_remembered_answer_applies_like_any_rule(setup: PermissionsSetup) -> None:
+    permissions = await setup.open()
     rule = Rule("answer-1", "deny", "github/search", RuleOrigin("remembered"))
     await permissions.remember(rule)
     assert verdict(permissions) == "hidden"
-    assert (await world.open()).list() == (rule,)
+    assert (await setup.open()).list() == (rule,)
 
 
-async def test_an_agent_has_its_permissions_its_skills_and_the_bundles_of_every_project_around_it(world: World) -> None:
-    world.agents = {"none": AgentGrants(()), "skilled": AgentGrants((), ("mcp__github",)), "plain": AgentGrants()}
-    world.names = Names(servers={"mcp__github": "github"})
-    permissions = await world.open()
+async def test_agent_has_its_permissions_skills_and_the_bundles_of_its_projects(setup: PermissionsSetup) -> None:
+    setup.agents = {"none": AgentGrants(()), "skilled": AgentGrants((), ("mcp__github",)), "plain": AgentGrants()}
+    setup.names = Names(servers={"mcp__github": "github"})
+    permissions = await setup.open()
     agents = ("none", "skilled", "plain", "nobody")
     assert [verdict(permissions, agent=agent) for agent in agents] == ["hidden", "allow", "allow", "hidden"]
     await permissions.bundles.create(Bundle("finder", "Finder", ("mcp__github",)))
-    outer, inner = world.folder / "outer", world.folder / "outer" / "inner"
+    outer, inner = setup.folder / "outer", setup.folder / "outer" / "inner"
     await permissions.projects.save(Project(str(outer), bundles=("finder",)))
     await permissions.projects.save(Project(str(inner), bundles=("reviewer",)))
     assert verdict(permissions, agent="none", cwd=str(inner)) == "allow"
-    assert verdict(permissions, agent="none", cwd=str(world.folder)) == "hidden"
+    assert verdict(permissions, agent="none", cwd=str(setup.folder)) == "hidden"
     assert verdict(permissions, agent="nobody", cwd=str(inner)) == "hidden"
 
 
-async def test_bundles_are_made_changed_and_removed_and_presets_are_not(world: World) -> None:
-    permissions = await world.open()
+async def test_bundles_can_be_changed_and_removed_but_presets_cannot(setup: PermissionsSetup) -> None:
+    permissions = await setup.open()
     made = await permissions.bundles.create(Bundle("mine", "Mine", ("github/*",)))
     await permissions.bundles.replace(Bundle("mine", "Mine", ("mail/*",)))
-    await permissions.projects.save(Project(str(world.folder), bundles=("mine", "reviewer")))
-    again = await world.open()
+    await permissions.projects.save(Project(str(setup.folder), bundles=("mine", "reviewer")))
+    again = await setup.open()
     assert again.bundles.get("mine").tools == ("mail/*",)
     assert [bundle.id for bundle in again.bundles.list()] == ["researcher", "reviewer", "operator", "mine"]
     with pytest.raises(Conflict, match="already"):
@@ -311,27 +311,27 @@ async def test_bundles_are_made_changed_and_removed_and_presets_are_not(world: W
     with pytest.raises(FaultyRequest):
         await permissions.bundles.create(Bundle("bad", "Bad", ("nothing",)))
     await permissions.remove_bundle("mine")
-    assert (await permissions.projects.get(str(world.folder))).bundles == ("reviewer",)
+    assert (await permissions.projects.get(str(setup.folder))).bundles == ("reviewer",)
     with pytest.raises(NotFound):
         await permissions.remove_bundle("mine")
 
 
-async def test_projects_are_kept_by_their_real_paths_and_say_whether_they_are_trusted(world: World) -> None:
-    (world.folder / "trusted").mkdir()
-    (world.folder / "link").symlink_to(world.folder / "trusted")
-    permissions = await world.open()
-    saved = await permissions.projects.save(Project(str(world.folder / "link"), agent="a"))
-    assert saved == Project(str(world.folder / "trusted"), trusted=True, agent="a")
-    assert await (await world.open()).projects.list() == (saved,)
+async def test_projects_are_stored_by_real_path_with_their_trust(setup: PermissionsSetup) -> None:
+    (setup.folder / "trusted").mkdir()
+    (setup.folder / "link").symlink_to(setup.folder / "trusted")
+    permissions = await setup.open()
+    saved = await permissions.projects.save(Project(str(setup.folder / "link"), agent="a"))
+    assert saved == Project(str(setup.folder / "trusted"), trusted=True, agent="a")
+    assert await (await setup.open()).projects.list() == (saved,)
     with pytest.raises(NotFound):
-        await permissions.projects.save(Project(str(world.folder), bundles=("no-such",)))
-    await permissions.projects.remove(str(world.folder / "link"))
+        await permissions.projects.save(Project(str(setup.folder), bundles=("no-such",)))
+    await permissions.projects.remove(str(setup.folder / "link"))
     with pytest.raises(NotFound):
-        await permissions.projects.get(str(world.folder / "trusted"))
+        await permissions.projects.get(str(setup.folder / "trusted"))
 
 
-async def test_a_change_of_an_agent_voids_what_was_decided(world: World) -> None:
-    permissions = await world.open()
+async def test_changed_agent_renews_the_rules_version(setup: PermissionsSetup) -> None:
+    permissions = await setup.open()
     before = permissions.rules()
-    world.book.renew()
+    setup.book.renew()
     assert permissions.rules().version > before.version

@@ -1,4 +1,4 @@
-"""A crib that listens, tools that note every call, and the people and programs that use it. Not a test itself."""
+"""A listening crib with tools that record every call, and clients of it for its owner and for tokens."""
 
 import json
 import sys
@@ -36,16 +36,16 @@ T = TypeVar("T")
 
 @dataclass
 class Shop:
-    """A server whose tools note what they were called with."""
+    """A server whose tools record what they were called with."""
 
     sold: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
 
     def server(self) -> ToolServer:
-        """The server `shop`."""
+        """Return the server `shop`."""
 
         @tool
         async def sell(what: str, amount: int = 1) -> str:
-            """Sell something."""
+            """Sell goods."""
             self.sold.append((what, amount))
             return f"sold {amount} {what}"
 
@@ -65,8 +65,8 @@ class Shop:
 
 
 @dataclass
-class Desk:
-    """A crib with a shop, and its owner."""
+class ShopLab:
+    """A listening crib with a shop, and the API client of its owner."""
 
     holding: Holding
     owner: ApiClient
@@ -78,17 +78,17 @@ class Desk:
         return self.holding.crib
 
     async def token(self, name: str, **fields: object) -> str:
-        """A new token's secret."""
+        """Create a token and return its secret."""
         return str((await self.owner.permissions.create_token({"name": name, **fields}))["secret"])
 
     @asynccontextmanager
     async def rest(self, secret: str) -> AsyncGenerator[ApiClient]:
-        """A program that has this token."""
+        """Open an API client with this token."""
         async with ApiClient(self.holding.info.url, secret) as client:
             yield client
 
     def http(self, secret: str | None = None) -> httpx2.AsyncClient:
-        """Plain HTTP with a token, the owner's unless another is named."""
+        """Return an HTTP client with a token; the owner's by default."""
         bearer = secret or owner_token(self.crib.home)
         headers = {"authorization": f"Bearer {bearer}"}
         return httpx2.AsyncClient(
@@ -97,26 +97,26 @@ class Desk:
 
     @asynccontextmanager
     async def mcp(self, secret: str, era: ModeName, **options: Any) -> AsyncGenerator[McpClient]:
-        """The official client with this token."""
+        """Open the official MCP client with this token."""
         async with self.http(secret) as http:
             wire = streamable_http_client(self.holding.mcp_url, http_client=http)
             async with McpClient(wire, mode=era, read_timeout_seconds=stretched(20), **options) as client:
                 yield client
 
     def replace(self, server: ToolServer) -> None:
-        """Another server in the place of the one that has its name."""
+        """Replace the server of the same name."""
         self.crib.catalog.exchange([server.name], [PythonSource(server)], ())
 
     async def until(self, look: Callable[[], Awaitable[T | None]]) -> T:
-        """What `look` gives: it looks, and looks again at every event."""
+        """Return the first truthy result of `look`; call it again after every event."""
         with anyio.fail_after(15):
             async for _ in self.owner.events(0):
                 if found := await look():
                     return found
-        raise AssertionError("The crib ended before it came to hold.")
+        raise AssertionError("The crib ended before it became true.")
 
-    async def question(self) -> JsonObject:
-        """The question that waits for a person."""
+    async def pending_approval(self) -> JsonObject:
+        """Wait for a pending approval and return it."""
 
         async def look() -> JsonObject | None:
             found = await self.owner.permissions.approvals(status="pending")
@@ -125,44 +125,44 @@ class Desk:
         return await self.until(look)
 
     async def answer(self, id: str, decision: str, **more: object) -> JsonObject:
-        """The owner answers."""
+        """Answer an approval as the owner."""
         return await self.owner.permissions.answer(id, {"decision": decision, **more})
 
     async def records(self, tool: str = "sell") -> list[JsonObject]:
-        """What is on record of a tool, oldest first."""
+        """Return the audit records of a tool, oldest first."""
         return [*reversed(await self.owner.audit(tool=tool))]
 
 
-class Waiting:
-    """A call under way: what it gave or raised in the end."""
+class BackgroundCall:
+    """A call that runs in the background, with its result or error."""
 
     def __init__(self) -> None:
-        self.gave: Any = None
+        self.result: Any = None
         self.raised: Exception | None = None
         self.scope = anyio.CancelScope()
 
 
 @asynccontextmanager
-async def calling(call: Callable[[], Awaitable[object]]) -> AsyncGenerator[Waiting]:
-    """A call that is under way while the block runs, and over after it."""
-    waiting = Waiting()
+async def background_call(call: Callable[[], Awaitable[object]]) -> AsyncGenerator[BackgroundCall]:
+    """Run a call while the block runs; wait for its end afterwards."""
+    background = BackgroundCall()
 
     async def run() -> None:
-        with waiting.scope:
+        with background.scope:
             try:
-                waiting.gave = await call()
-            except Exception as error:  # noqa: BLE001 boundary: looked at by the test
-                waiting.raised = error
+                background.result = await call()
+            except Exception as error:  # noqa: BLE001 boundary: the test examines it
+                background.raised = error
 
     with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
-            yield waiting
+            yield background
 
 
 @asynccontextmanager
-async def open_desk(folder: Path, **servers: JsonObject) -> AsyncGenerator[Desk]:
-    """A crib in this folder with a shop and these upstream servers."""
+async def open_shop_lab(folder: Path, **servers: JsonObject) -> AsyncGenerator[ShopLab]:
+    """Open a crib in this folder with a shop and these upstream servers."""
     home = prepare_home(folder / "home")
     settings = Settings(home=home.root, port=0)
     if servers:
@@ -172,31 +172,31 @@ async def open_desk(folder: Path, **servers: JsonObject) -> AsyncGenerator[Desk]
         shop = Shop()
         holding.crib.register(shop.server())
         async with ApiClient(holding.info.url, owner_token(home), source="api") as owner:
-            desk = Desk(holding, owner, shop)
+            lab = ShopLab(holding, owner, shop)
             for name in servers:
                 await owner.test_server(name)
-            yield desk
+            yield lab
 
 
-def unanswered(monkeypatch: pytest.MonkeyPatch, least: float) -> None:
-    """Let every question run out after so many seconds, whatever is asked for."""
-    asked = Approvals.open
+def expire_approvals_after(monkeypatch: pytest.MonkeyPatch, seconds_allowed: float) -> None:
+    """Make every approval expire after this many seconds."""
+    original = Approvals.open
 
-    def briefly(
+    def open_briefly(
         self: Approvals,
-        question: ApprovalRequest,
+        approval: ApprovalRequest,
         *,
         seconds: float = 0.0,
         check: Check | None = None,
         is_detached: bool = False,
     ) -> object:
-        return asked(self, question, seconds=least, check=check, is_detached=is_detached)
+        return original(self, approval, seconds=seconds_allowed, check=check, is_detached=is_detached)
 
-    monkeypatch.setattr(Approvals, "open", briefly)
+    monkeypatch.setattr(Approvals, "open", open_briefly)
 
 
 def upstream(*words: str) -> JsonObject:
-    """One of the small servers, as it stands in a file."""
+    """Return the definition of a test server, as in `mcp.json`."""
     return {
         "command": sys.executable,
         "args": ["-S", "-m", *words],
