@@ -134,9 +134,9 @@ async def test_answer_on_another_node_is_signalled_before_its_event(
     async with (
         open_store(postgres_url) as on_a,
         open_store(postgres_url) as on_b,
-        desk(on_a, crib="a") as asker,
-        desk(on_b, crib="b", signal=lambda: asker.approvals.answered_elsewhere()) as answerer,
-        asker.approvals.open(question()) as pending,
+        open_approvals(on_a, crib="a") as asker,
+        open_approvals(on_b, crib="b", signal=lambda: asker.approvals.answered_elsewhere()) as answerer,
+        asker.approvals.open(approval_request()) as pending,
     ):
         await answerer.approvals.answer(pending.approval.id, "approve", by=OWNER)
         with anyio.fail_after(30):
