@@ -261,6 +261,17 @@ def _read_private(path: Path) -> bytes | None:
         return stream.read(_SMALL_FILE)
 
 
+def _written(path: Path, line: bytes) -> Path:
+    """Write a line next to `path`, to be renamed to it. Raises `home.unsafe` if the disk is full or read-only."""
+    try:
+        return write_beside(path, line + b"\n")
+    except OSError as error:
+        message = f"{path} cannot be written: {error.strerror or error}."
+        raise ConfigError(
+            "home.unsafe", message, "Check the free disk space and the permissions of the home."
+        ) from error
+
+
 def sealing_key(home: Home) -> bytes:
     """Return the key that seals state carried by clients: constant for this home, useless elsewhere."""
     return hashlib.sha256(b"toolcrib sealed state\0" + owner_token(home).encode()).digest()
@@ -299,7 +310,7 @@ def kept_token(home: Home) -> Generator[str]:
 
 def replace_token(home: Home, token: str) -> None:
     """Write another owner's token; only for the holder of the home, before it keeps its token."""
-    write_beside(home.token_file, token.encode() + b"\n").replace(home.token_file)
+    _written(home.token_file, token.encode()).replace(home.token_file)
 
 
 def restore_token(home: Home) -> bool:
@@ -307,7 +318,7 @@ def restore_token(home: Home) -> bool:
     token = _kept_tokens.get(home.root)
     if token is None or _read_token(home) is not None:
         return False
-    write_beside(home.token_file, token.encode() + b"\n").replace(home.token_file)
+    _written(home.token_file, token.encode()).replace(home.token_file)
     return True
 
 
@@ -324,7 +335,7 @@ def _read_token(home: Home) -> str | None:
 
 def _make_token(home: Home) -> str:
     """Create a token unless another process was first. Raises `home.token` if the file is invalid."""
-    made = write_beside(home.token_file, secrets.token_urlsafe(32).encode() + b"\n")
+    made = _written(home.token_file, secrets.token_urlsafe(32).encode())
     try:
         # Unlike a rename, a link never replaces an existing file and never exposes a partial one.
         with contextlib.suppress(FileExistsError):
@@ -393,8 +404,9 @@ class HomeLock:
         if not is_ours:
             os.close(descriptor)
             return False
-        os.truncate(descriptor, 0)
-        os.write(descriptor, str(os.getpid()).encode())
+        with contextlib.suppress(OSError):  # the number is for messages only, and the disk may be full
+            os.truncate(descriptor, 0)
+            os.write(descriptor, str(os.getpid()).encode())
         _not_for_children.add(descriptor)
         self._descriptor = descriptor
         return True
@@ -438,7 +450,7 @@ class RunInfo:
 
 def write_run(home: Home, info: RunInfo) -> None:
     """Write `run.json`. Only the holder of the lock may call this."""
-    write_beside(home.run_file, orjson.dumps(info.to_json(), option=orjson.OPT_APPEND_NEWLINE)).replace(home.run_file)
+    _written(home.run_file, orjson.dumps(info.to_json())).replace(home.run_file)
 
 
 def read_run(home: Home) -> RunInfo | None:

@@ -148,7 +148,8 @@ class StopSwitch:
             beside.replace(self.path)
         except OSError as error:
             message = f"{self.path} cannot be written: {error.strerror or error}."
-            raise ConfigError("home.unsafe", message) from error
+            hint = "Check the free disk space and the permissions of the home, then try again."
+            raise ConfigError("home.unsafe", message, hint) from error
         finally:
             with contextlib.suppress(OSError):
                 beside.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """`toolcrib stop-all` and `toolcrib resume-all`: the kill switch.
 
 `stop-all` writes the marker file first, so it works in any state of the crib and its database. A running crib then
-confirms, or notices the marker within a second.
+confirms, or notices the marker within a second. If the marker cannot be written, a running crib stops anyway.
 """
 
 from typing import TYPE_CHECKING, Annotated
@@ -27,17 +27,23 @@ def stop_all(
     """Stop all sessions, schedule runs and calls, and suspend named tokens, until `resume-all`."""
     from toolcrib.base.home import find_holder, prepare_home
     from toolcrib.base.stop_switch import StopSwitch
-    from toolcrib.model.errors import ToolcribError, Unavailable
+    from toolcrib.model.errors import ConfigError, ToolcribError, Unavailable
 
     invocation = begin(ctx, home, as_json)
     place = prepare_home(invocation.settings.home)
-    state = StopSwitch(place.stop_marker).engage("owner", reason)
-    status: JsonObject = {"state": "stopped", "stopped": state.to_json()}
+    status: JsonObject = {}
+    unwritten: ConfigError | None = None
+    try:
+        status = {"state": "stopped", "stopped": StopSwitch(place.stop_marker).engage("owner", reason).to_json()}
+    except ConfigError as error:
+        unwritten = error
     failure: ToolcribError | None = None
     try:
         status = ask_crib(invocation, lambda client: client.stop_all(reason))
     except ToolcribError as error:
         failure = error
+    if failure is not None and unwritten is not None:
+        raise unwritten if find_holder(place) is None else failure
     result: JsonObject = {**status, "confirmed": failure is None}
     if not invocation.as_json:
         output.line("Stopped. Calls and sessions are suspended until `toolcrib resume-all`.")

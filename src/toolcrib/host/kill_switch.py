@@ -145,7 +145,8 @@ class KillSwitch:
         try:
             self._switch.engage(by.name, reason)  # blocks briefly, so that no call can begin meanwhile
         except ConfigError as error:
-            failure = error
+            message = f"Everything is stopped, but only until this crib ends. {error.message}"
+            failure = ConfigError(error.code, message, "Repair this, then run `toolcrib stop-all` again.")
         with anyio.CancelScope(shield=True):
             failure = await self._stop_others() or failure
             await self._end_everything()

@@ -251,7 +251,7 @@ CODES: dict[str, Code] = {
     "config.syntax": Code(ConfigError, 422, "The configuration file has a syntax error.", "Fix the named line."),
     "config.dialect": Code(ConfigError, 422, "The app cannot read its own file.", "Remove what the message names."),
     "config.duplicate_key": Code(ConfigError, 422, "A key appears twice; the last one is used.", "Remove one of them."),
-    "config.layout": Code(ConfigError, 422, "The file lists servers where its app does not look for them.", "Move them under the named key."),
+    "config.layout": Code(ConfigError, 422, "The file does not list servers where its app looks for them.", "Move them to the place that the app reads."),
     "config.note": Code(ConfigError, 422, "Toolcrib may interpret part of the file differently than intended.", "Rewrite the part named in the message."),
     "config.link": Code(Denied, 403, "A link points to a file outside the project or owned by another user.", "Edit the target file by hand."),
     "config.changed": Code(Conflict, 409, "Another program changed the file in the meantime.", "Review the file, then repeat the change."),

@@ -1,12 +1,15 @@
 """The kill switch: everything that runs ends, nothing starts until the owner resumes, and both are on record."""
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncGenerator, Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import anyio
 import anyio.lowlevel
+import anyio.to_thread
 import httpx2
 import pytest
 
@@ -17,9 +20,10 @@ from integration.web.crib import Running, running_crib
 from integration.web.talks import BOUND, Talk, talking
 from toolcrib.base.home import Home
 from toolcrib.base.stop_switch import StopSwitch
+from toolcrib.cli.main import main
 from toolcrib.gate.audit.call_records import CallRecord
 from toolcrib.host import kill_switch
-from toolcrib.model.errors import Denied
+from toolcrib.model.errors import ConfigError, Denied
 from toolcrib.model.json import JsonObject
 from toolcrib.model.tools import ToolRef
 from toolcrib.store.audit import Filters
@@ -273,6 +277,23 @@ async def test_a_marker_of_another_process_stops_a_running_crib(
             await crib.call("bench/echo", {"text": "a"}, principal=crib.owner())
     async with running_crib(tmp_path / "home") as running:
         assert len(await changes(running)) == 2, "one stop is recorded once"
+
+
+async def test_the_command_stops_a_crib_whose_marker_cannot_be_written(
+    running: Running, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: object) -> None:
+        raise ConfigError("home.unsafe", "The disk is full.")
+
+    monkeypatch.setattr(StopSwitch, "_write", full)
+    monkeypatch.setattr("toolcrib.cli.crib.until_signalled", nullcontext)  # signals need the main thread
+    crib = running.holding.crib
+    code = await anyio.to_thread.run_sync(main, ["stop-all", "--json", "--home", str(crib.home.root)])
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (code, error["code"]) == (1, "home.unsafe")
+    assert error["message"] == "Everything is stopped, but only until this crib ends. The disk is full."
+    with pytest.raises(Denied):
+        await crib.call("bench/echo", {"text": "a"}, principal=crib.owner())
 
 
 def test_an_unreadable_marker_counts_as_stopped(tmp_path: Path) -> None:

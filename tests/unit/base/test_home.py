@@ -1,5 +1,6 @@
 """The home: private with any umask, refused where other users have access, held by one process at a time."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -188,6 +189,24 @@ def test_lock_has_one_holder_until_it_is_released(home: Home) -> None:
     assert second.try_acquire()
     assert second.holder_pid() == os.getpid()
     second.release()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
+def test_a_full_disk_neither_blocks_the_lock_nor_fails_without_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = prepare_home(tmp_path / "home")
+    lock = HomeLock(home, Path("/dev/full"))
+    assert lock.try_acquire()
+    lock.release()
+
+    def full(*_: object) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("toolcrib.base.home.write_beside", full)
+    with pytest.raises(ConfigError, match=r"token cannot be written: No space left on device\.") as caught:
+        owner_token(home)
+    assert "disk space" in str(caught.value.hint)
 
 
 def test_lock_file_that_is_a_link_is_refused(home: Home, tmp_path: Path) -> None:
