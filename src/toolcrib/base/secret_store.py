@@ -139,7 +139,7 @@ async def open_secret_store(directory: Path, keyring_package: str = "keyring") -
             if is_recommended(keyring) and store.works():
                 found.append(store)
 
-    # A locked keyring prompts the user; startup must not wait for that.
+    # A locked keyring prompts the user; a server must not wait for that.
     with anyio.move_on_after(KEYRING_SECONDS):
         await anyio.to_thread.run_sync(look, abandon_on_cancel=True)
     if found:

@@ -23,10 +23,11 @@ REMEMBER_EVERY: Final = 600.0
 async def follow_key(audit: Audit, home: Path) -> None:
     """Sign the audit with this home's key, and regularly store its newest record in the keyring."""
     key: HeadKey | None = None
-    try:
-        key = await open_key(home)
-    finally:
-        await audit.sign_with(key)
+    with anyio.CancelScope(shield=True):  # so that the records of a crib that ends at once are signed, too
+        try:
+            key = await open_key(home)
+        finally:
+            await audit.sign_with(key)
     while key is not None:
         await audit.remember_head()
         await anyio.sleep(REMEMBER_EVERY)

@@ -66,8 +66,8 @@ from toolcrib.store.stops import load_stop
 from toolcrib.tools import PythonSource, ToolServer
 from toolcrib.tools.folder import ToolFolder
 from toolcrib.tools.plugins.packages import Plugins
-from toolcrib.upstream.credentials import CredentialStore, open_credentials
-from toolcrib.upstream.shared_credentials import open_shared_credentials
+from toolcrib.upstream.credentials import CredentialStore
+from toolcrib.upstream.shared_credentials import SharedCredentialStore
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions  # noqa: TID251 for its type only
@@ -165,6 +165,8 @@ class Crib:
         gate.policy.on_change(self.kill_switch.synchronise, first=True)
         self.membership.before_new_lease = self.kill_switch.synchronise
         context.tasks.start_soon(self.kill_switch.follow)
+        # Last, because the package of the keyring takes long to import; the whole chain is signed once there is a key.
+        context.tasks.start_soon(follow_key, self.audit, self.home.root)
 
     async def _open_home(self, stack: AsyncExitStack) -> str:
         """Lock the home and open its database. Returns the owner's token."""
@@ -224,7 +226,6 @@ class Crib:
         stack.callback(tasks.cancel_scope.cancel)
         stack.callback(self.feed.close)
         self.audit.seal.look()
-        tasks.start_soon(follow_key, self.audit, self.home.root)
         stack.callback(self.signals.on_poll(self.membership.on_poll))
         tasks.start_soon(self.membership.follow)
         return CribContext(
@@ -258,7 +259,7 @@ class Crib:
         return gate
 
     async def _build_upstreams(self, context: CribContext, gate: GateParts) -> Upstreams:
-        credentials = await self._open_credentials(context)
+        credentials = self._build_credentials(context)
         web = await open_web(self._environment)
         upstreams = Upstreams(context, gate, web=web, credentials=credentials, eager=self._eager)
         self._upstreams = upstreams
@@ -268,12 +269,12 @@ class Crib:
         self.definition_secrets = upstreams.definition_secrets
         return upstreams
 
-    async def _open_credentials(self, context: CribContext) -> CredentialStore:
-        """Open the sign-ins: those of the cluster if it has a secret to encrypt them with, else those of the home."""
+    def _build_credentials(self, context: CribContext) -> CredentialStore:
+        """Return the sign-ins: those of the cluster if it has a secret to encrypt them with, else those of the home."""
         folder, secret = self.home.credentials, context.cluster_secret
         if self.store.shared and secret is not None:
-            return await open_shared_credentials(self.store, secret, context.id, folder, self.secrets)
-        return await open_credentials(folder, self.secrets)
+            return SharedCredentialStore(self.store, secret, context.id, folder, self.secrets)
+        return CredentialStore(folder, self.secrets)
 
     def _build_agents(self, context: CribContext, gate: GateParts, upstreams: Upstreams) -> Agents:
         agents = Agents(context, gate, upstreams, clock=self._clock, on_time=self._on_time)

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+import anyio
 import anyio.to_thread
 
 from toolcrib.base.masking.values import KnownSecrets
@@ -118,10 +119,15 @@ def lifetime_of(expires_in: Json) -> float | None:
 
 
 class CredentialStore:
-    """The sign-ins of one home. Every token read or written is added to `secrets`."""
+    """The sign-ins of one home. Every token read or written is added to `secrets`.
 
-    def __init__(self, store: SecretStore, directory: Path, secrets: KnownSecrets | None = None) -> None:
+    Without a `store`, that of the directory is opened when it is first needed: most starts of a crib need none.
+    """
+
+    def __init__(self, directory: Path, secrets: KnownSecrets | None = None, store: SecretStore | None = None) -> None:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._store = store
+        self._opening = anyio.Lock()
         self._directory = directory
         self._secrets = secrets or KnownSecrets()
 
@@ -197,15 +203,16 @@ class CredentialStore:
         return credential
 
     async def _get(self, name: str) -> JsonObject | None:
-        return await anyio.to_thread.run_sync(self._store.get, name)
+        return await anyio.to_thread.run_sync((await self._opened()).get, name)
 
     async def _put(self, name: str, value: JsonObject | None) -> None:
-        await anyio.to_thread.run_sync(self._store.put, name, value)
+        await anyio.to_thread.run_sync((await self._opened()).put, name, value)
 
-
-async def open_credentials(directory: Path, secrets: KnownSecrets | None = None) -> CredentialStore:
-    """Open the sign-ins of the home this directory belongs to."""
-    return CredentialStore(await open_secret_store(directory), directory, secrets)
+    async def _opened(self) -> SecretStore:
+        async with self._opening:
+            if self._store is None:
+                self._store = await open_secret_store(self._directory)
+            return self._store
 
 
 def credential_name(spec: ServerSpec) -> str:

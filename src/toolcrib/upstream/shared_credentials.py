@@ -15,7 +15,6 @@ from typing import Final
 import anyio
 
 from toolcrib.base.masking.values import KnownSecrets
-from toolcrib.base.secret_store import SecretStore, open_secret_store
 from toolcrib.model.json import JsonObject, as_object, dumps, loads
 from toolcrib.nodes.cluster_secret import ClusterSecret
 from toolcrib.store.engine import Store
@@ -35,11 +34,10 @@ class SharedCredentialStore(CredentialStore):
         database: Store,
         secret: ClusterSecret,
         node: str,
-        local: SecretStore,
         directory: Path,
         secrets: KnownSecrets | None = None,
     ) -> None:
-        super().__init__(local, directory, secrets)
+        super().__init__(directory, secrets)
         self._database = database
         self._secret = secret
         self._node = node
@@ -77,13 +75,6 @@ class SharedCredentialStore(CredentialStore):
         await save_sealed(self._database, _row_name(name), sealed)
         if value is None:
             await super()._put(name, None)
-
-
-async def open_shared_credentials(
-    database: Store, secret: ClusterSecret, node: str, directory: Path, secrets: KnownSecrets | None = None
-) -> SharedCredentialStore:
-    """Open the sign-ins of the cluster on this database."""
-    return SharedCredentialStore(database, secret, node, await open_secret_store(directory), directory, secrets)
 
 
 def _row_name(name: str) -> str:

@@ -22,7 +22,7 @@ from toolcrib.base import secret_store
 from toolcrib.base.secret_store import FileSecretStore, KeyringSecretStore, SecretStore, open_secret_store, process_lock
 from toolcrib.model.errors import ConfigError
 from toolcrib.model.servers import Auth
-from toolcrib.upstream.credentials import CredentialStore, OAuthCredential, Registration, lifetime_of, open_credentials
+from toolcrib.upstream.credentials import CredentialStore, OAuthCredential, Registration, lifetime_of
 
 CLIENT = Registration("https://issuer.example", "crib", "client-secret", "client_secret_basic", "http://127.0.0.1:1/x")
 CREDENTIAL = OAuthCredential(
@@ -43,7 +43,7 @@ URL = "https://a.example/mcp"
 
 @pytest.mark.anyio
 async def test_replaced_client_secret_is_used_by_the_stored_sign_in(tmp_path: Path) -> None:
-    credentials = await open_credentials(tmp_path)
+    credentials = CredentialStore(tmp_path)
     await credentials.keep(CREDENTIAL)
     await credentials.renew_client("lab", URL, Auth(client_id="another", client_secret="not-mine"))
     assert await credentials.credential("lab", URL) == CREDENTIAL
@@ -87,7 +87,7 @@ def secrets(request: pytest.FixtureRequest, tmp_path: Path) -> SecretStore:
 
 @pytest.fixture
 def credentials(secrets: SecretStore, tmp_path: Path) -> CredentialStore:
-    return CredentialStore(secrets, tmp_path)
+    return CredentialStore(tmp_path, store=secrets)
 
 
 @pytest.mark.anyio
@@ -301,7 +301,7 @@ async def test_keyring_that_prompts_does_not_delay_the_start(tmp_path: Path, mon
 
 @pytest.mark.anyio
 async def test_only_one_process_renews_at_a_time(tmp_path: Path) -> None:
-    credentials = await open_credentials(tmp_path / "oauth")
+    credentials = CredentialStore(tmp_path / "oauth")
     async with credentials.renewing("lab", 1) as is_mine:
         assert is_mine
         async with credentials.renewing("lab", 0.05) as is_mine_too:
@@ -335,7 +335,7 @@ async def test_lock_of_a_killed_process_is_released(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_sign_in_of_an_earlier_version_is_moved_to_its_new_name(tmp_path: Path) -> None:
     """Only for the URL of the sign-in."""
-    credentials = await open_credentials(tmp_path)
+    credentials = CredentialStore(tmp_path)
     await credentials.keep(CREDENTIAL)
     await credentials.adopt("personal 1", "lab", "https://b.example/mcp")
     assert await credentials.credential("personal 1", "https://b.example/mcp") is None

@@ -8,10 +8,15 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING
 
-import httpx2
-
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.model.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    import httpx2
+else:
+    httpx2 = lazy_module("httpx2")
 
 MAX_URL = 8192
 
@@ -116,7 +121,7 @@ def covers(resource: str, url: str) -> bool:
     return same and f"{part.path.rstrip('/')}/".startswith(f"{whole.path.rstrip('/')}/")
 
 
-def _parse(text: str) -> httpx2.URL:
+def _parse(text: str) -> "httpx2.URL":
     if len(text) > MAX_URL:
         raise _refusal(text, "it is too long")
     # Parsers disagree about these characters; an ambiguous URL is refused.
@@ -128,7 +133,7 @@ def _parse(text: str) -> httpx2.URL:
         raise _refusal(text, "it cannot be read") from None
 
 
-def _host(text: str, parsed: httpx2.URL) -> str:
+def _host(text: str, parsed: "httpx2.URL") -> str:
     host = parsed.raw_host.decode("ascii").removesuffix(".")
     if ":" in host or _NUMBER.fullmatch(host.rpartition(".")[2]):
         address = as_address(host)

@@ -16,7 +16,8 @@ from pathlib import Path
 import anyio.to_thread
 import httpx2
 
-from toolcrib.base.network.web import Web, get
+from toolcrib.base.network.guarded_client import get
+from toolcrib.base.network.web import Web
 from toolcrib.model.errors import Conflict, InvalidRequest, Unavailable
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.problems import Problem

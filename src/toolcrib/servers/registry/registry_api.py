@@ -15,8 +15,9 @@ import anyio.to_thread
 import httpx2
 import orjson
 
+from toolcrib.base.network.guarded_client import DOCUMENT_TIMEOUT, get
 from toolcrib.base.network.urls import check_url
-from toolcrib.base.network.web import DOCUMENT_TIMEOUT, Web, get
+from toolcrib.base.network.web import Web
 from toolcrib.model.errors import ConfigError, NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import Json, as_list, at
 from toolcrib.servers.registry.published_server import PublishedServer, is_latest, parse_published

@@ -174,10 +174,11 @@ class HttpClient:
     async def _secure(self, raw: socket.socket) -> HttpConnection:
         is_secure = self._url.scheme == "https"
         try:
+            context = await self._web.ssl_context() if is_secure else None
             _, connection = await self._loop.create_connection(
                 lambda: HttpConnection(raw, self._on_free, self._on_lost),
                 sock=raw,
-                ssl=self._web.ssl_context if is_secure else None,
+                ssl=context,
                 server_hostname=_server_name(self._url.host) if is_secure else None,
             )
         except BaseException:

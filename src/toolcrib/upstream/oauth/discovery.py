@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import httpx2
 import orjson
 
+from toolcrib.base.network.guarded_client import get
 from toolcrib.base.network.urls import CheckedUrl, check_url, covers
-from toolcrib.base.network.web import get
 from toolcrib.model.json import JsonObject, as_list, as_object, as_text
 from toolcrib.model.protocol import HANDSHAKE_VERSION
 from toolcrib.upstream.oauth.failures import failed, printable

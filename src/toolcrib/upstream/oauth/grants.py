@@ -15,7 +15,7 @@ from urllib.parse import quote
 import anyio
 import httpx2
 
-from toolcrib.base.network.web import DOCUMENT_SECONDS
+from toolcrib.base.network.guarded_client import DOCUMENT_SECONDS
 from toolcrib.model.json import JsonObject, as_list, as_text
 from toolcrib.upstream.credentials import CLIENT_METHODS, ClientMethod, OAuthCredential, Registration, lifetime_of
 from toolcrib.upstream.oauth.discovery import Issuer, read_object, split_scopes

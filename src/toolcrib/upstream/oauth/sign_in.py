@@ -20,8 +20,9 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 import anyio
 import httpx2
 
+from toolcrib.base.network.guarded_client import DOCUMENT_SECONDS, answered_locally
 from toolcrib.base.network.urls import CheckedUrl, check_url
-from toolcrib.base.network.web import DOCUMENT_SECONDS, Web, answered_locally
+from toolcrib.base.network.web import Web
 from toolcrib.model.json import JsonObject
 from toolcrib.model.protocol import HANDSHAKE_VERSION
 from toolcrib.model.servers import Auth

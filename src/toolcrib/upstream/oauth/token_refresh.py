@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 import anyio
 import httpx2
 
+from toolcrib.base.network.guarded_client import DOCUMENT_SECONDS
 from toolcrib.base.network.urls import CheckedUrl
-from toolcrib.base.network.web import DOCUMENT_SECONDS, Web
+from toolcrib.base.network.web import Web
 from toolcrib.model.errors import ToolcribError
 from toolcrib.upstream.credentials import CredentialStore, OAuthCredential
 from toolcrib.upstream.oauth.discovery import NO_DEMAND, Challenge, Demand, challenge_in

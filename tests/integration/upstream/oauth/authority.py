@@ -308,14 +308,14 @@ def target(site: Authority, auth: Auth | None = None, document: str | None = Non
 @cache
 def shared_web() -> Web:
     """Return one web client for all tests, since reading the certificates takes long."""
-    return Web(httpx2.create_ssl_context(trust_env=False))
+    return Web()
 
 
 def credentials_in(folder: Path) -> CredentialStore:
     """Return a store of credentials in a file."""
     directory = folder / "oauth"
     directory.mkdir(mode=0o700, exist_ok=True)
-    return CredentialStore(FileSecretStore(directory / "credentials.json"), directory)
+    return CredentialStore(directory, store=FileSecretStore(directory / "credentials.json"))
 
 
 async def visit(url: str) -> httpx2.Response:
@@ -326,7 +326,7 @@ async def visit(url: str) -> httpx2.Response:
 
 def browser(*, follow_redirects: bool = False) -> httpx2.AsyncClient:
     """Return an HTTP client without the crib's address checks."""
-    context = shared_web().ssl_context
+    context = shared_web().trust()
     return httpx2.AsyncClient(verify=context, trust_env=False, follow_redirects=follow_redirects, timeout=stretched(10))
 
 

@@ -23,7 +23,8 @@ from starlette.types import ASGIApp
 
 from integration.upstream.oauth.authority import listening_socket, serve_on
 from toolcrib.base.network.dial import open_socket
-from toolcrib.base.network.web import Web, sockets
+from toolcrib.base.network.guarded_client import sockets
+from toolcrib.base.network.web import Web
 
 PUBLIC = "93.184.216.34"
 OTHER = "93.184.216.35"
@@ -157,4 +158,4 @@ async def public_site(app: ASGIApp, folder: Path, made: Certificates | None = No
     opened = Sockets({PUBLIC: port, OTHER: port})
     resolver = Resolver({"a.example": [(PUBLIC,)], "b.example": [(OTHER,)]})
     async with serve_on(app, sock, file):
-        yield Site(Web(context, resolver, opened, opened.connect), resolver, opened, port)
+        yield Site(Web(lambda: context, resolver, opened, opened.connect), resolver, opened, port)

@@ -24,7 +24,7 @@ from toolcrib.upstream.oauth.token_refresh import Bearer
 async def main(directory: Path, url: str, rounds: int) -> None:
     """Send this many requests, one hour apart by the process's clock."""
     hours = itertools.count(step=3600)
-    tokens = CredentialStore(FileSecretStore(directory / "credentials.json"), directory)
+    tokens = CredentialStore(directory, store=FileSecretStore(directory / "credentials.json"))
     checked = check_url(url, local_allowed=True)
     web = await open_web({})
     bearer = Bearer(web, tokens, "lab", checked, now=lambda: time.time() + 7200, clock=lambda: float(next(hours)))

@@ -15,8 +15,9 @@ from starlette.types import Receive, Scope, Send
 
 from integration.upstream.oauth.authority import credentials_in, listening_socket, serve_on
 from integration.upstream.oauth.public_site import OTHER, PUBLIC, Site, make_certificates, public_site
+from toolcrib.base.network.guarded_client import answered_locally, get
 from toolcrib.base.network.urls import check_url
-from toolcrib.base.network.web import MAX_DOCUMENT, Web, answered_locally, get, open_web
+from toolcrib.base.network.web import MAX_DOCUMENT, Web, open_web
 from toolcrib.model.errors import ConfigError, Denied, InvalidRequest, Unavailable
 from toolcrib.upstream.oauth.sign_in import Target, signing_in
 
@@ -208,13 +209,13 @@ async def test_unresolvable_name_is_a_connection_error(app: App, tmp_path: Path)
 
 @pytest.mark.anyio
 async def test_certificates_are_read_once_in_a_process() -> None:
-    assert (await open_web({})).ssl_context is (await open_web({})).ssl_context
+    assert await (await open_web({})).ssl_context() is await (await open_web({})).ssl_context()
 
 
 async def test_silent_server_and_slow_resolver_time_out(tmp_path: Path) -> None:
     silent, port = listening_socket()
     with silent:
-        web = Web((await open_web({})).ssl_context)
+        web = await open_web({})
         async with web.client(local_allowed=True, timeout=httpx2.Timeout(0.1)) as client:
             with pytest.raises(httpx2.ReadTimeout):
                 await client.get(f"http://127.0.0.1:{port}/")
@@ -223,7 +224,7 @@ async def test_silent_server_and_slow_resolver_time_out(tmp_path: Path) -> None:
         await anyio.sleep_forever()
         return ()
 
-    async with Web(web.ssl_context, slow).client(local_allowed=True, timeout=httpx2.Timeout(0.1)) as client:
+    async with Web(web.trust, slow).client(local_allowed=True, timeout=httpx2.Timeout(0.1)) as client:
         with pytest.raises(httpx2.ConnectTimeout):
             await client.get("https://slow.example/")
 
@@ -240,7 +241,7 @@ async def test_plain_http_reaches_only_this_machine(app: App) -> None:
         async def lies(host: str, port: int) -> tuple[str, ...]:
             return ("192.168.0.1",)
 
-        async with Web(web.ssl_context, lies).client(local_allowed=True) as client:
+        async with Web(web.trust, lies).client(local_allowed=True) as client:
             with pytest.raises(Denied):
                 await client.get(f"http://localhost:{port}/")
     assert len(app.headers_seen) == 1

@@ -17,7 +17,7 @@ from toolcrib.model.sources import CallContext, Client, Notice
 from toolcrib.model.tools import CallResult
 from toolcrib.servers.secret_commands import SecretCommands
 from toolcrib.servers.trust import definition_digest
-from toolcrib.upstream.credentials import open_credentials
+from toolcrib.upstream.credentials import CredentialStore
 from toolcrib.upstream.opener import OpenerDeps
 from toolcrib.upstream.plan import ProjectPath
 from toolcrib.upstream.pool import OfferStore, Pool
@@ -149,7 +149,7 @@ async def open_harness(
     deps = OpenerDeps(
         processes,
         await open_web({}),
-        await open_credentials(folder),
+        CredentialStore(folder),
         variables,
         SecretCommands(variables),
         HELLO,

@@ -21,7 +21,7 @@ from integration.upstream.upstream.harness import (
 from toolcrib.base.processes.process import Processes
 from toolcrib.model.servers import Auth
 from toolcrib.model.sources import CallContext, Client
-from toolcrib.upstream.credentials import OAuthCredential, Registration, open_credentials
+from toolcrib.upstream.credentials import CredentialStore, OAuthCredential, Registration
 
 pytestmark = pytest.mark.anyio
 
@@ -99,7 +99,7 @@ async def test_idle_connection_of_a_session_is_closed_and_reopened_on_use(proces
 
 async def test_server_gets_the_token_of_the_credential_in_its_definition(processes: Processes, tmp_path: Path) -> None:
     client = Registration("https://issuer.example", "crib")
-    credentials = await open_credentials(tmp_path)
+    credentials = CredentialStore(tmp_path)
     await credentials.keep(
         OAuthCredential("shop", "https://shop.example/mcp", client, "https://issuer.example/token", "t0ken")
     )
