@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import anyio
 
 from toolcrib.base.deadlines import Deadlines, pause_while_asking
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.base.stop_switch import StopSwitch, stopped
 from toolcrib.gate.admission import Admission, ApprovalPending, GateCall, InSession
 from toolcrib.gate.approvals.consent import HANDLE, Consent, waiting_result
@@ -31,7 +32,6 @@ from toolcrib.gate.catalog.naming import Form
 from toolcrib.gate.changed_policy import decide_again, see_again
 from toolcrib.gate.marks import ConversationMarks
 from toolcrib.gate.policy.decide import Grants
-from toolcrib.gate.policy.explain import Explanation, explain
 from toolcrib.gate.policy.limits import Limits
 from toolcrib.gate.policy.permissions import RuleBook
 from toolcrib.gate.principals import Door
@@ -63,7 +63,11 @@ from toolcrib.model.tools import CallResult, ContentItem, Tool, ToolRef
 from toolcrib.nodes.policy_epoch import PolicyEpoch
 
 if TYPE_CHECKING:
+    from toolcrib.gate.policy import explain
+    from toolcrib.gate.policy.explain import Explanation
     from toolcrib.gate.search.search import ToolSearch
+else:
+    explain = lazy_module("toolcrib.gate.policy.explain")
 
 _READS = frozenset({"resources/read", "prompts/get", "skills/get", "tasks/get"})
 """Content methods that are audited. The others return nothing a model could act on."""
@@ -217,7 +221,7 @@ class Gate:
 
     def explain(
         self, principal: Principal, ref: ToolRef, arguments: JsonObject | None = None, server_note: str | None = None
-    ) -> Explanation:
+    ) -> "Explanation":
         """Explain why a call would be allowed, asked for or refused, and what would change that.
 
         `server_note` describes a problem with the tool's server. Suggestions only contain names the principal may know.
@@ -227,7 +231,7 @@ class Gate:
         known = view.snapshot.tools if principal.is_owner else (tool.ref for tool in view.listing.tools)
         source = view.snapshot.sources.get(ref.server)
         lack = source.lacks(ref.tool) if isinstance(source, ConditionalSource) else None
-        return explain(view.question(ref, arguments), known, lack or server_note)
+        return explain.explain(view.question(ref, arguments), known, lack or server_note)
 
     def find_visible(self, principal: Principal, ref: ToolRef) -> tuple[Tool | None, Decision]:
         """Return the tool, or None if this principal does not see it, and the decision on it."""

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.gate.catalog.catalog import Catalog, Snapshot, SnapshotPart
 from toolcrib.gate.policy.decide import Grants, decide, sees
-from toolcrib.gate.policy.explain import ExplainQuery
 from toolcrib.gate.policy.paths import REAL
 from toolcrib.gate.policy.permissions import RuleBook
 from toolcrib.gate.policy.rules import Rules
@@ -29,6 +29,12 @@ from toolcrib.model.policy import Decision, DecisionStep, Verdict
 from toolcrib.model.principals import Principal
 from toolcrib.model.servers import NO_NAMES
 from toolcrib.model.tools import ContentItem, Tool, ToolRef
+
+if TYPE_CHECKING:
+    from toolcrib.gate.policy import explain
+    from toolcrib.gate.policy.explain import ExplainQuery
+else:
+    explain = lazy_module("toolcrib.gate.policy.explain")
 
 logger = logging.getLogger(__name__)
 
@@ -113,10 +119,10 @@ class PrincipalView:
             return ()
         return self._home.touched(ref, arguments, self._inputs[0].cwd)
 
-    def question(self, ref: ToolRef, arguments: JsonObject | None) -> ExplainQuery:
+    def question(self, ref: ToolRef, arguments: JsonObject | None) -> "ExplainQuery":
         """Return everything the decision depends on, for an explanation."""
         paths = self.paths(ref, arguments) if arguments is not None else None
-        return ExplainQuery(ref, self.snapshot.tools.get(ref), *self._inputs, arguments, paths, REAL, self.held)
+        return explain.ExplainQuery(ref, self.snapshot.tools.get(ref), *self._inputs, arguments, paths, REAL, self.held)
 
     @property
     def held(self) -> HeldMarks:
@@ -229,7 +235,7 @@ class NoView(PrincipalView):
         self.version = (snapshot.version, UNSETTLED)
         self.rules_version = None
 
-    def question(self, ref: ToolRef, arguments: JsonObject | None) -> ExplainQuery:
+    def question(self, ref: ToolRef, arguments: JsonObject | None) -> "ExplainQuery":
         """Raise `Unavailable`: there is nothing to explain."""
         raise Unavailable("internal", "The rules cannot be explained at the moment. See the log.")
 

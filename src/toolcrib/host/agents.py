@@ -8,7 +8,7 @@ import logging
 import os
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,12 +35,12 @@ from toolcrib.agents.sessions.sessions import NewSession, Sessions
 from toolcrib.agents.sessions.transcripts import Transcripts
 from toolcrib.agents.work.git import Git
 from toolcrib.agents.work.work import Work
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.base.masking.text import mask_text
 from toolcrib.gate.approvals.approvals import WAIT
 from toolcrib.host.context import CribContext
 from toolcrib.host.gate import GateParts
 from toolcrib.host.push import push_notices
-from toolcrib.host.session_replays import SessionReplays
 from toolcrib.host.takeover import WorkTransfer
 from toolcrib.host.upstreams import Upstreams
 from toolcrib.model.agents import Agent
@@ -54,7 +54,11 @@ from toolcrib.store.sessions import load_runtimes
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions  # noqa: TID251 for its type only
 
+    from toolcrib.host import session_replays
+    from toolcrib.host.session_replays import SessionReplays
     from toolcrib.nodes.jobs import Jobs
+else:
+    session_replays = lazy_module("toolcrib.host.session_replays")
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +106,7 @@ class Agents:
             result_budgets=budgets,
         )
         self.sessions = self._build_sessions(session_deps)
-        self.replays = SessionReplays(self.sessions, self.runners, self.recordings, access)
+        self._access = access
         context.audit.call_records.held_epoch = self.sessions.held_epoch
         self.transcripts = Transcripts(claude_folder(context), self._known_runtimes)
         jobs = _jobs(context) if on_time else None
@@ -125,6 +129,11 @@ class Agents:
         self._takeover = (
             WorkTransfer(context, jobs, self.sessions, self.schedules, self._close_approvals) if jobs else None
         )
+
+    @cached_property
+    def replays(self) -> "SessionReplays":
+        """The replays of recorded sessions."""
+        return session_replays.SessionReplays(self.sessions, self.runners, self.recordings, self._access)
 
     async def _close_approvals(self, node: str) -> None:
         await self._parts.approvals.close_of_cribs([node])

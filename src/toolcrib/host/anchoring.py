@@ -3,19 +3,24 @@
 import logging
 import os
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
-import httpx2
 
 from toolcrib.agents.work.git import Git
 from toolcrib.base.files.private import PLAIN
 from toolcrib.base.home import Home
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.base.network.web import Web
 from toolcrib.gate.audit.anchors import MOST, Anchor, read_anchors
 from toolcrib.gate.audit.audit import Audit
 from toolcrib.model.errors import InvalidRequest, ToolcribError, Unavailable
+
+if TYPE_CHECKING:
+    import httpx2
+else:
+    httpx2 = lazy_module("httpx2")
 
 EVERY: Final = 3_600.0
 """Seconds between two automatic anchors."""

@@ -33,7 +33,6 @@ from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.builtin.agent_zoo.source import AgentZooSource
 from toolcrib.gate.audit.audit import Audit
 from toolcrib.gate.catalog.naming import NameTable
-from toolcrib.gate.policy.explain import Explanation
 from toolcrib.host.agents import Agents
 from toolcrib.host.anchoring import Anchoring
 from toolcrib.host.audit_key import follow_key
@@ -71,6 +70,12 @@ from toolcrib.upstream.shared_credentials import SharedCredentialStore
 
 if TYPE_CHECKING:
     from claude_agent_sdk import ClaudeAgentOptions  # noqa: TID251 for its type only
+
+    from toolcrib.gate.policy.explain import Explanation
+    from toolcrib.host.session_replays import SessionReplays
+    from toolcrib.servers.apps.apps import Apps
+    from toolcrib.servers.registry.registry import Registry
+    from toolcrib.servers.secrets.definition_secrets import DefinitionSecrets
 
 logger = logging.getLogger(__name__)
 
@@ -122,6 +127,26 @@ class Crib:
     @port.setter
     def port(self, port: int) -> None:
         self._address.port = port
+
+    @property
+    def registry(self) -> "Registry":
+        """The registry of published servers."""
+        return self._upstreams.registry
+
+    @property
+    def clients(self) -> "Apps":
+        """The apps that this crib can be connected to."""
+        return self._upstreams.clients
+
+    @property
+    def definition_secrets(self) -> "DefinitionSecrets":
+        """The plaintext secrets in definitions, and the stored ones that replace them."""
+        return self._upstreams.definition_secrets
+
+    @property
+    def replays(self) -> "SessionReplays":
+        """The replays of recorded sessions."""
+        return self._agents.replays
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -263,10 +288,8 @@ class Crib:
         web = await open_web(self._environment)
         upstreams = Upstreams(context, gate, web=web, credentials=credentials, eager=self._eager)
         self._upstreams = upstreams
-        self.pins, self.intake, self.clients = upstreams.pins, upstreams.intake, upstreams.clients
-        self.pool, self.upstreams, self.registry = upstreams.pool, upstreams.operations, upstreams.registry
-        self.placed_servers = upstreams.placed_servers
-        self.definition_secrets = upstreams.definition_secrets
+        self.pins, self.intake, self.placed_servers = upstreams.pins, upstreams.intake, upstreams.placed_servers
+        self.pool, self.upstreams = upstreams.pool, upstreams.operations
         return upstreams
 
     def _build_credentials(self, context: CribContext) -> CredentialStore:
@@ -281,7 +304,7 @@ class Crib:
         self._agents = agents
         self.runners, self.transcripts = agents.runners, agents.transcripts
         self.sessions, self.schedules, self.work = agents.sessions, agents.schedules, agents.work
-        self.recordings, self.replays, self.push = agents.recordings, agents.replays, agents.push
+        self.recordings, self.push = agents.recordings, agents.push
         return agents
 
     async def _on_shared_files(self, files: SharedFiles) -> None:
@@ -406,7 +429,7 @@ class Crib:
 
     async def why(
         self, ref: str | ToolRef, *, principal: Principal, arguments: JsonObject | None = None
-    ) -> Explanation:
+    ) -> "Explanation":
         """Explain why a call would be allowed, ask for approval or be denied, and what would change that."""
         named = _parse_ref(ref)
         placed = await self.placed(principal)

@@ -6,12 +6,14 @@ All parts are built in order; `open` then connects them.
 import os
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.base.network.web import Web
 from toolcrib.base.processes.process import Processes
 from toolcrib.gate.pins.intake import Intake
@@ -26,12 +28,9 @@ from toolcrib.model.servers import Discovery, ServerEntry, ServerSpec
 from toolcrib.model.sources import Introduction
 from toolcrib.model.version import __version__
 from toolcrib.nodes.server_leases import ServerLeases
-from toolcrib.servers.apps.apps import AppDeps, Apps
 from toolcrib.servers.crib_entry import own_command
 from toolcrib.servers.exposure import literal_secrets
-from toolcrib.servers.registry.registry import Registry, RegistryDeps
 from toolcrib.servers.secret_commands import SecretCommands
-from toolcrib.servers.secrets.definition_secrets import DefinitionSecrets
 from toolcrib.servers.variables import spec_references
 from toolcrib.store.offers import load_offers, save_offers
 from toolcrib.upstream.credentials import CredentialStore
@@ -41,6 +40,18 @@ from toolcrib.upstream.operations import UpstreamOperations
 from toolcrib.upstream.placed_servers import PlacedServers
 from toolcrib.upstream.pool import OfferStore, Pool
 from toolcrib.upstream.sign_ins import SignIns
+
+if TYPE_CHECKING:
+    from toolcrib.servers.apps import apps
+    from toolcrib.servers.apps.apps import AppDeps, Apps
+    from toolcrib.servers.registry import registry
+    from toolcrib.servers.registry.registry import Registry
+    from toolcrib.servers.secrets import definition_secrets
+    from toolcrib.servers.secrets.definition_secrets import DefinitionSecrets
+else:
+    registry = lazy_module("toolcrib.servers.registry.registry")
+    apps = lazy_module("toolcrib.servers.apps.apps")
+    definition_secrets = lazy_module("toolcrib.servers.secrets.definition_secrets")
 
 
 class Upstreams:
@@ -55,6 +66,7 @@ class Upstreams:
         self._context = context
         self._gate = gate.gate
         self._catalog = gate.catalog
+        self._tokens = gate.tokens
         self._real_paths: dict[str, str] = {}
         store, home, environment = context.store, context.home, context.environment
         self.web = web
@@ -87,18 +99,34 @@ class Upstreams:
         self.intake = Intake(gate.catalog, self.pins, self.pool.sources, partial(keep_names, store, gate.catalog.names))
         self._sign_ins = SignIns(web, credentials)
         self.operations = UpstreamOperations(self.servers, self.pool, opener_deps, self._sign_ins, self._settle)
-        self.registry = Registry(
-            self.servers,
-            RegistryDeps(
-                context.settings.registry_url, web, home.server_bundles, environment, context.user_home, lint_text
-            ),
-        )
-        self.clients = Apps(self.servers, gate.tokens, _app_deps(context))
-        self.definition_secrets = DefinitionSecrets(
-            home, environment, context.named_secrets, self.servers, self.clients, self._restart_users
-        )
         self.servers.watch(self._on_view)
         self.pool.watch(on_sources=self.intake.changed, on_status=self._on_status)
+
+    @cached_property
+    def registry(self) -> "Registry":
+        """The registry of published servers."""
+        context = self._context
+        address, bundles = context.settings.registry_url, context.home.server_bundles
+        deps = registry.RegistryDeps(address, self.web, bundles, context.environment, context.user_home, lint_text)
+        return registry.Registry(self.servers, deps)
+
+    @cached_property
+    def clients(self) -> "Apps":
+        """The apps that the crib can be connected to."""
+        return apps.Apps(self.servers, self._tokens, _app_deps(self._context))
+
+    @cached_property
+    def definition_secrets(self) -> "DefinitionSecrets":
+        """The plaintext secrets in definitions, and the stored ones that replace them."""
+        context = self._context
+        return definition_secrets.DefinitionSecrets(
+            context.home,
+            context.environment,
+            context.named_secrets,
+            self.servers,
+            self.clients,
+            self._restart_users,
+        )
 
     async def open(self, stack: AsyncExitStack) -> None:
         """Discover all servers, load what is known of them, and follow changes."""
@@ -196,9 +224,9 @@ class Upstreams:
         await self.intake.take(Path(await anyio.Path(cwd).resolve()) if cwd is not None else None)
 
 
-def _app_deps(context: CribContext) -> AppDeps:
+def _app_deps(context: CribContext) -> "AppDeps":
     is_default_home = context.settings.origins.get("home") == "default"
-    return AppDeps(
+    return apps.AppDeps(
         crib=context.home.root,
         address=context.address.for_apps,
         command=own_command(),

@@ -19,16 +19,21 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
-import httpx2
 import orjson
 
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.model.errors import CODES, Denied, ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject, canonical, dumps, is_object, loads
 from toolcrib.nodes.cluster_secret import SIGNATURE_HEADER
 from toolcrib.nodes.membership import Membership
+
+if TYPE_CHECKING:
+    import httpx2
+else:
+    httpx2 = lazy_module("httpx2")
 
 KEY_PURPOSE: Final = "requests between nodes"
 VALID_SECONDS: Final = 60.0
@@ -167,7 +172,7 @@ class NodeClient:
         *,
         caller: JsonObject,
         seconds: float | None = _ANSWER_SECONDS,
-    ) -> AsyncGenerator[httpx2.Response]:
+    ) -> "AsyncGenerator[httpx2.Response]":
         """Send a request and yield its response. Without `seconds`, wait for as long as it takes."""
         address, epoch = await self._membership.reach(node)
         if address is None:
@@ -183,7 +188,7 @@ class NodeClient:
         except httpx2.TransportError as error:
             raise _unreachable(node) from error
 
-    def _client(self) -> httpx2.AsyncClient:
+    def _client(self) -> "httpx2.AsyncClient":
         if self._http is None:
             context = ssl.create_default_context()
             context.check_hostname = False

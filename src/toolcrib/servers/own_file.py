@@ -6,19 +6,25 @@ Changes are returned for `edit.entries.apply_change`; nothing is written here.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import DefinitionSource, Discovery, ServerEntry, ServerSpec
 from toolcrib.servers.crib_entry import crib_entry
 from toolcrib.servers.edit.entries import ChangeText, add_server, put_server
-from toolcrib.servers.export import entry_for
 from toolcrib.servers.exposure import names_credential
 from toolcrib.servers.identity import MAX_NAME, is_safe_name
 from toolcrib.servers.readers.apps import CLIENTS
 from toolcrib.servers.readers.fields import judge
 from toolcrib.servers.readers.read import ConfigFile
+
+if TYPE_CHECKING:
+    from toolcrib.servers import export
+else:
+    export = lazy_module("toolcrib.servers.export")
 
 _LABELS = frozenset({"name", "display_name", "description", "bundled"})
 """Fields of apps that describe a server and do not change what it does."""
@@ -99,7 +105,7 @@ def _takeover(server: ServerEntry, environment: Mapping[str, str]) -> Takeover:
         return Takeover(server, server.alias, None, f"{server.shadowed_by} has the same name and takes precedence")
     if spec.source.client == "toolcrib":
         return Takeover(server, server.alias, None, "it is in a file of Toolcrib already")
-    written = entry_for(_without_credential(spec), "toolcrib")
+    written = export.entry_for(_without_credential(spec), "toolcrib")
     literal = _looked_up(spec, environment)
     if literal is not None:
         reason = f"the value of {literal} is the name of a variable, which would be looked up here"

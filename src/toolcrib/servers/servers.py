@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -19,6 +19,7 @@ import anyio.to_thread
 from toolcrib.base.files.undo import last_changed
 from toolcrib.base.files.write import WriteContext
 from toolcrib.base.home import Home
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.base.masking.restore import restore_masked
 from toolcrib.base.named_secrets import NamedSecrets
 from toolcrib.model.changes import ChangeRecorder
@@ -26,10 +27,9 @@ from toolcrib.model.errors import Conflict, Denied, InvalidRequest
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.problems import Problem
 from toolcrib.model.servers import DefinitionSource, Discovery, ServerEntry, ServerSpec
-from toolcrib.servers import edits, transfer
+from toolcrib.servers import edits
 from toolcrib.servers.actions import REMOVAL, Action, sandboxing, switching
 from toolcrib.servers.change_events import Publish, tell
-from toolcrib.servers.dangers import Danger
 from toolcrib.servers.edit.entries import ChangeText
 from toolcrib.servers.edits import Edit, together
 from toolcrib.servers.exposure import reveals_gravely
@@ -53,6 +53,12 @@ from toolcrib.servers.trust import (
     trust_question,
 )
 from toolcrib.servers.trusted_locations import TrustedLocation, defined_at
+
+if TYPE_CHECKING:
+    from toolcrib.servers import dangers, transfer
+else:
+    transfer = lazy_module("toolcrib.servers.transfer")
+    dangers = lazy_module("toolcrib.servers.dangers")
 
 logger = logging.getLogger(__name__)
 
@@ -317,7 +323,7 @@ class Servers:
         *,
         dry_run: bool = False,
         shown: Collection[str] | None = None,
-    ) -> transfer.Transfer:
+    ) -> "transfer.Transfer":
         """Import servers of apps into our file, all or the named ones, which counts as trust.
 
         `shown` are the digests of the untrusted definitions the user reviewed.
@@ -332,7 +338,7 @@ class Servers:
                 raise _changed_since(each.server)
         return await self._move(own, moved, "servers.import", dry_run=dry_run)
 
-    async def export(self, client: str, names: Collection[str] = (), cwd: Path | None = None) -> transfer.Export:
+    async def export(self, client: str, names: Collection[str] = (), cwd: Path | None = None) -> "transfer.Export":
         """Return our servers, or the named ones, as a file of that app."""
         servers = chosen_servers(await self.view(cwd), names)
         return await self._in_thread(lambda: transfer.exported(servers, client))
@@ -345,7 +351,7 @@ class Servers:
         *,
         scope: WriteScope = "user",
         dry_run: bool = False,
-    ) -> transfer.Transfer:
+    ) -> "transfer.Transfer":
         """Write our servers, or the named ones, into that app's file."""
         view = await self.view(cwd)
         place = transfer.client_place(view, client, scope)
@@ -370,7 +376,7 @@ class Servers:
         writing = replace(self._writing, purpose=purpose)
         return await self._in_thread(lambda: edits.entries_before(place, writing))
 
-    async def recognise(self, text: str) -> tuple[tuple[transfer.Proposal, ...], tuple[Problem, ...]]:
+    async def recognise(self, text: str) -> "tuple[tuple[transfer.Proposal, ...], tuple[Problem, ...]]":
         """Return the servers in a pasted text; nothing is added."""
         return await self._in_thread(lambda: transfer.proposals(text, self._environment))
 
@@ -498,8 +504,8 @@ class Servers:
         return await self.edit(own, together(changes), dry_run=dry_run, record=record)
 
     async def _move(
-        self, place: ConfigFile, moved: tuple[transfer.Moved, ...], kind: str, *, dry_run: bool
-    ) -> transfer.Transfer:
+        self, place: ConfigFile, moved: "tuple[transfer.Moved, ...]", kind: str, *, dry_run: bool
+    ) -> "transfer.Transfer":
         change = transfer.additions(place, moved)
         done = await self.edit(place, change, dry_run=dry_run, record=(kind, {})) if change is not None else None
         return transfer.Transfer(moved, done)
@@ -526,7 +532,7 @@ class Servers:
         if server.shadowed_by is None or spec.source.project is None:
             return question
         message = f"In this project it replaces {server.shadowed_by}, also in rules and permissions."
-        return replace(question, dangers=(*question.dangers, Danger("takes_name", message, grave=True)))
+        return replace(question, dangers=(*question.dangers, dangers.Danger("takes_name", message, grave=True)))
 
     def _version(self, view: ProjectView, server: ServerEntry) -> str:
         """Return a version that changes with the server's file and with our own, which may contain an overlay."""

@@ -13,22 +13,29 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 
 from toolcrib.base.files.lock import locked
 from toolcrib.base.files.reading import FileText, read_bytes, read_text
 from toolcrib.base.files.write import replace_file
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.model.errors import ConfigError
 from toolcrib.model.json import JsonObject, as_list, as_object, as_text, at, digest
 from toolcrib.model.sandbox import Sandbox, SandboxProfile
 from toolcrib.model.servers import Auth, OtherName, ServerSpec
 from toolcrib.model.text import visible
-from toolcrib.servers.dangers import Danger, dangers
 from toolcrib.servers.exposure import ExposedValue, revealed, reveals_gravely
 from toolcrib.servers.identity import identity
 from toolcrib.servers.masking import mask_command, mask_text, mask_url
+
+if TYPE_CHECKING:
+    from toolcrib.servers import dangers
+    from toolcrib.servers.dangers import Danger
+else:
+    dangers = lazy_module("toolcrib.servers.dangers")
 
 PERSONAL = "personal"
 """The place of definitions outside projects."""
@@ -180,7 +187,7 @@ class TrustQuestion:
     url: str | None
     env: tuple[str, ...]
     headers: tuple[str, ...]
-    dangers: tuple[Danger, ...]
+    dangers: "tuple[Danger, ...]"
     digest: str
     resolves: tuple[ExposedValue, ...] = ()
     auth: JsonObject | None = None
@@ -265,7 +272,7 @@ def trust_question(spec: ServerSpec, environment: Mapping[str, str]) -> TrustQue
         url=visible(mask_url(spec.url)) if spec.url is not None else None,
         env=tuple(visible(name) for name in dict.fromkeys((*spec.env, *spec.env_pass))),
         headers=tuple(visible(name) for name in dict.fromkeys((*spec.headers, *spec.header_env))),
-        dangers=dangers(spec),
+        dangers=dangers.dangers(spec),
         digest=definition_digest(spec),
         resolves=revealed(spec, environment),
         auth=_shown_auth(spec.auth) if spec.auth is not None else None,

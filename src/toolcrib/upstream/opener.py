@@ -9,8 +9,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.base.masking.text import mask_text
 from toolcrib.base.masking.values import KnownSecrets
 from toolcrib.base.named_secrets import NamedSecrets
@@ -31,11 +32,17 @@ from toolcrib.upstream.connection import Connection
 from toolcrib.upstream.credentials import CredentialStore, credential_name, former_name
 from toolcrib.upstream.forwarded_connection import open_forwarded
 from toolcrib.upstream.handshake import ClientIntroduction, ServerIntroduction, open_initialized
-from toolcrib.upstream.http.handshake import open_web_server
-from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand
-from toolcrib.upstream.oauth.token_refresh import Bearer
+from toolcrib.upstream.oauth.demand import NO_DEMAND, Demand
 from toolcrib.upstream.protocol_log import OK, ProtocolLog, ending
 from toolcrib.upstream.retries import Timing
+
+if TYPE_CHECKING:
+    from toolcrib.upstream.http import handshake as http_handshake
+    from toolcrib.upstream.oauth import token_refresh
+    from toolcrib.upstream.oauth.token_refresh import Bearer
+else:
+    http_handshake = lazy_module("toolcrib.upstream.http.handshake")
+    token_refresh = lazy_module("toolcrib.upstream.oauth.token_refresh")
 
 TOKEN_VARIABLE = "OAUTH_ACCESS_TOKEN"
 HANDSHAKE_METHODS: Final[Mapping[Era, str]] = {"modern": "server/discover", "legacy": "initialize"}
@@ -214,8 +221,8 @@ class Opener:
             name = credential_name(spec)
             await deps.tokens.adopt(name, former_name(spec), url.text)
             await deps.tokens.renew_client(name, url.text, resolved.auth)
-            self._bearer = Bearer(deps.web, deps.tokens, name, url, shown=spec.alias or spec.name)
-        async with open_web_server(
+            self._bearer = token_refresh.Bearer(deps.web, deps.tokens, name, url, shown=spec.alias or spec.name)
+        async with http_handshake.open_web_server(
             deps.web,
             spec.name,
             url,
@@ -238,7 +245,7 @@ class Opener:
             return None
         if self._bearer is None:
             url = check_url(stored.resource, local_allowed=stored.local)
-            self._bearer = Bearer(self._deps.web, self._deps.tokens, name, url, shown=self._spec.alias)
+            self._bearer = token_refresh.Bearer(self._deps.web, self._deps.tokens, name, url, shown=self._spec.alias)
         return await self._bearer.access_token()
 
 

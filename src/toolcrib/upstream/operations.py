@@ -8,9 +8,11 @@ Must never connect a server that is disabled, shadowed, untrusted or invalid.
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.base.network.urls import check_url
 from toolcrib.model.errors import ConfigError, Conflict, InvalidRequest
 from toolcrib.model.look_alikes import twins
@@ -20,12 +22,17 @@ from toolcrib.servers.resolve import resolve
 from toolcrib.servers.server_status import ServerStatus, own_crib
 from toolcrib.servers.servers import Servers
 from toolcrib.upstream.credentials import credential_name, former_name
-from toolcrib.upstream.oauth.sign_in import Target
 from toolcrib.upstream.opener import OpenerDeps
 from toolcrib.upstream.plan import not_startable
 from toolcrib.upstream.pool import Pool
 from toolcrib.upstream.protocol_log import LoggedMessage
 from toolcrib.upstream.sign_ins import SignIns, SignInStatus
+
+if TYPE_CHECKING:
+    from toolcrib.upstream.oauth import sign_in as oauth_sign_in
+    from toolcrib.upstream.oauth.sign_in import Target
+else:
+    oauth_sign_in = lazy_module("toolcrib.upstream.oauth.sign_in")
 
 _OWN_SERVERS = ("toolcrib", "agent_zoo", "crew", "claude_code")
 
@@ -166,7 +173,7 @@ class UpstreamOperations:
         await self._deps.tokens.adopt(target.server, former_name(spec), target.url.text)
         return await self._deps.tokens.credential(target.server, target.url.text) is not None
 
-    async def _target(self, spec: ServerSpec) -> Target:
+    async def _target(self, spec: ServerSpec) -> "Target":
         if spec.type == "stdio":
             message = f'Server "{spec.name}" is a local command and has no sign-in.'
             raise InvalidRequest("server.invalid", message, "Pass its credentials in `env`.")
@@ -178,7 +185,7 @@ class UpstreamOperations:
             raise ConfigError(problem.code, f"{problem.message}.", problem.hint)
         # The owner trusts this definition, so its address may be in this network.
         url = check_url(filled.url or "", local_allowed=True)
-        return Target(
+        return oauth_sign_in.Target(
             credential_name(spec),
             url,
             local_allowed=True,

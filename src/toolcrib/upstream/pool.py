@@ -24,7 +24,7 @@ from toolcrib.model.servers import Discovery, ServerEntry, ServerSpec, UpstreamS
 from toolcrib.model.sources import Client, Notice
 from toolcrib.upstream.confinement import Confinement
 from toolcrib.upstream.handshake import ClientIntroduction
-from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand
+from toolcrib.upstream.oauth.demand import NO_DEMAND, Demand
 from toolcrib.upstream.offer import Offer
 from toolcrib.upstream.opener import Opener, OpenerDeps, placement_key
 from toolcrib.upstream.plan import (

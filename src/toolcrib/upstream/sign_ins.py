@@ -11,17 +11,23 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.base.network.web import Web
 from toolcrib.model.errors import NotFound, ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
 from toolcrib.upstream.credentials import CredentialStore
-from toolcrib.upstream.oauth.discovery import NO_DEMAND, Demand
-from toolcrib.upstream.oauth.sign_in import SIGN_IN_SECONDS, SignIn, Target, signing_in
+from toolcrib.upstream.oauth.demand import NO_DEMAND, Demand
+
+if TYPE_CHECKING:
+    from toolcrib.upstream.oauth import sign_in as oauth_sign_in
+    from toolcrib.upstream.oauth.sign_in import SignIn, Target
+else:
+    oauth_sign_in = lazy_module("toolcrib.upstream.oauth.sign_in")
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +58,7 @@ class SignInStatus:
 class _UnderWay:
     """One sign-in and the event that signals its end."""
 
-    def __init__(self, sign_in: SignIn, status: SignInStatus) -> None:
+    def __init__(self, sign_in: "SignIn", status: SignInStatus) -> None:
         self.sign_in = sign_in
         self.status = status
         self.ended = anyio.Event()
@@ -79,7 +85,7 @@ class SignIns:
         return await self._tasks.__aexit__(kind, error, trace)
 
     async def begin(
-        self, target: Target, then: Callable[[], Awaitable[None]], *, demand: Demand = NO_DEMAND
+        self, target: "Target", then: Callable[[], Awaitable[None]], *, demand: Demand = NO_DEMAND
     ) -> SignInStatus:
         """Begin a sign-in, or return the pending one. `then` runs after success.
 
@@ -114,7 +120,7 @@ class SignIns:
 
     async def _run(
         self,
-        target: Target,
+        target: "Target",
         then: Callable[[], Awaitable[None]],
         demand: Demand,
         *,
@@ -124,8 +130,8 @@ class SignIns:
         known: _UnderWay | None = None
         failure: ToolcribError | None = None
         try:
-            async with signing_in(self._web, self._tokens, target, demand=demand) as sign_in:
-                expires_at = time.time() + SIGN_IN_SECONDS
+            async with oauth_sign_in.signing_in(self._web, self._tokens, target, demand=demand) as sign_in:
+                expires_at = time.time() + oauth_sign_in.SIGN_IN_SECONDS
                 known = _UnderWay(sign_in, SignInStatus("waiting", sign_in.url, sign_in.redirect_uri, expires_at))
                 self._keep(target.server, known)
                 task_status.started(known)

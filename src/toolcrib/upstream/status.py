@@ -8,7 +8,7 @@ import time
 from toolcrib.base.processes.process import ServerFailed
 from toolcrib.model.errors import ConfigError, Denied, ToolcribError
 from toolcrib.model.servers import ServerSpec, UpstreamState, UpstreamStatus
-from toolcrib.upstream.http.failures import HttpRefused
+from toolcrib.upstream.http.refused import HttpRefused
 from toolcrib.upstream.offer import Offer
 from toolcrib.upstream.opener import OpenConnection
 

@@ -26,9 +26,9 @@ from toolcrib.model.tools import CallResult
 from toolcrib.upstream.background import BackgroundTasks
 from toolcrib.upstream.confinement import Confinement
 from toolcrib.upstream.exchange import UpstreamRequests
-from toolcrib.upstream.http.failures import HttpRefused
+from toolcrib.upstream.http.refused import HttpRefused
 from toolcrib.upstream.keepalive import Keepalive, within
-from toolcrib.upstream.oauth.discovery import Demand
+from toolcrib.upstream.oauth.demand import Demand
 from toolcrib.upstream.offer import Offer
 from toolcrib.upstream.opener import OpenConnection, Opener, OpenerDeps, copy_failure
 from toolcrib.upstream.protocol_log import ProtocolLog

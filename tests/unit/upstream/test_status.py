@@ -6,7 +6,7 @@ from toolcrib.base.processes.process import ServerFailed
 from toolcrib.model.errors import ConfigError, ToolcribError, Unavailable
 from toolcrib.model.servers import DefinitionSource, ServerEntry, ServerSpec
 from toolcrib.servers.server_status import ServerStatus
-from toolcrib.upstream.http.failures import HttpRefused
+from toolcrib.upstream.http.failures import refused_by_status
 from toolcrib.upstream.http.http_connection import ResponseHead
 from toolcrib.upstream.http.responses import RequestRefused
 from toolcrib.upstream.status import Report
@@ -17,7 +17,7 @@ ENTRY = ServerEntry("web", "web", PLACE, {}, SPEC, trusted=True)
 
 
 def refused_response(status: int) -> ToolcribError:
-    return HttpRefused("web", RequestRefused(ResponseHead(status, []), b""))
+    return refused_by_status("web", RequestRefused(ResponseHead(status, []), b""))
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,20 @@ Must never reveal the token.
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
-import httpx2
 import orjson
 
 from toolcrib.agents.github.failures import failure
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.model.errors import InvalidRequest, ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject, is_array, is_object
+
+if TYPE_CHECKING:
+    import httpx2
+else:
+    httpx2 = lazy_module("httpx2")
 
 TIMEOUT: Final = 30.0
 """Seconds allowed for one request, including its response."""
@@ -33,7 +38,7 @@ _VERSION: Final = "2022-11-28"
 class Api:
     """Sends requests to one GitHub. The client must not follow redirects itself."""
 
-    def __init__(self, http: httpx2.AsyncClient, base: str, token: str) -> None:
+    def __init__(self, http: "httpx2.AsyncClient", base: str, token: str) -> None:
         self._http = http
         self._base = httpx2.URL(base.rstrip("/") + "/")
         self._token = token
@@ -73,7 +78,7 @@ class Api:
             content, is_more = await _read(response, longest, path)
         return content.decode(errors="replace"), is_more
 
-    async def _json(self, method: str, url: httpx2.URL, body: JsonObject | None = None) -> tuple[Json, str | None]:
+    async def _json(self, method: str, url: "httpx2.URL", body: JsonObject | None = None) -> tuple[Json, str | None]:
         """Return the response, and the URL of the next page."""
         async with self._answer(method, url, body) as response:
             content, is_more = await _read(response, LARGEST_ANSWER, url.path)
@@ -87,8 +92,8 @@ class Api:
 
     @asynccontextmanager
     async def _answer(
-        self, method: str, url: httpx2.URL, body: JsonObject | None = None, accept: str = _JSON
-    ) -> AsyncGenerator[httpx2.Response]:
+        self, method: str, url: "httpx2.URL", body: JsonObject | None = None, accept: str = _JSON
+    ) -> "AsyncGenerator[httpx2.Response]":
         """Yield a successful response with its body unread. Raises a `github.…` error otherwise."""
         about = f"{method} {url.path}"
         headers = {"accept": accept, "authorization": f"Bearer {self._token}", "x-github-api-version": _VERSION}
@@ -109,13 +114,13 @@ class Api:
         except httpx2.HTTPError as error:
             raise Unavailable("github.failed", f"GitHub cannot be reached ({about}): {_words(error)}") from None
 
-    def _elsewhere(self, method: str, url: httpx2.URL, location: str) -> httpx2.URL:
+    def _elsewhere(self, method: str, url: "httpx2.URL", location: str) -> "httpx2.URL":
         if method != "GET":
             hint = "Get its current name with `crib_github_repo_info` and use that."
             raise InvalidRequest("github.refused", f"The repository was moved ({method} {url.path}).", hint)
         return self._own(url, location)
 
-    def _own(self, url: httpx2.URL, location: str) -> httpx2.URL:
+    def _own(self, url: "httpx2.URL", location: str) -> "httpx2.URL":
         """Resolve a URL sent by GitHub; refuse it unless it is below the base URL."""
         try:
             following = url.join(location)
@@ -126,12 +131,12 @@ class Api:
         message = f"GitHub redirected to another host ({url.path}). The token is not sent there."
         raise Unavailable("github.failed", message, "Check `github_url`.")
 
-    def _url(self, path: str, params: Mapping[str, str | int] | None) -> httpx2.URL:
+    def _url(self, path: str, params: Mapping[str, str | int] | None) -> "httpx2.URL":
         url = self._base.copy_with(path=self._base.path + path)
         return url.copy_merge_params(params) if params else url
 
 
-async def _read(response: httpx2.Response, most: int, about: str) -> tuple[bytes, bool]:
+async def _read(response: "httpx2.Response", most: int, about: str) -> tuple[bytes, bool]:
     """Read at most `most` bytes of a body; return them, and whether it was truncated."""
     content = bytearray()
     async for piece in response.aiter_bytes():

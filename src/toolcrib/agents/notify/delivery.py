@@ -15,18 +15,23 @@ import shutil
 import subprocess
 import time
 from http import HTTPStatus
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
-import httpx2
 
 from toolcrib.agents.notify.forms import DEFAULT_FORM, FORMS
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.base.network.urls import check_url
 from toolcrib.base.network.web import Web
 from toolcrib.base.settings import Environment
 from toolcrib.model.errors import InvalidRequest, ToolcribError, Unavailable
 from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.notices import OwnerNotice
+
+if TYPE_CHECKING:
+    import httpx2
+else:
+    httpx2 = lazy_module("httpx2")
 
 PREFIX: Final = "whsec_"
 

@@ -20,9 +20,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import anyio
-import httpx2
 
 from toolcrib.agents.notify.delivery import TIMEOUT, WAITS
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.base.network.urls import check_url
 from toolcrib.base.network.web import Web
 from toolcrib.model.errors import ConfigError, Conflict, InvalidRequest, NotFound, ToolcribError
@@ -32,7 +32,11 @@ from toolcrib.store.engine import Store
 from toolcrib.store.sealed_values import add_sealed, load_all_sealed, load_sealed, save_sealed
 
 if TYPE_CHECKING:
+    import httpx2
+
     from toolcrib.agents.notify.web_push import PushKey
+else:
+    httpx2 = lazy_module("httpx2")
 
 MOST_SUBSCRIPTIONS: Final = 32
 """Maximum browsers; the one that was not seen for the longest time is dropped."""

@@ -10,12 +10,12 @@ Must never accept an answer that `approvals` did not accept.
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import anyio
 
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.gate.approvals.approvals import WAIT, Approvals, PendingApproval
-from toolcrib.gate.approvals.display import show
 from toolcrib.gate.approvals.handles import Handles
 from toolcrib.gate.approvals.requests import Check
 from toolcrib.gate.audit.actor import acting
@@ -25,6 +25,11 @@ from toolcrib.model.json import Json, JsonObject, is_object
 from toolcrib.model.principals import Principal
 from toolcrib.model.sources import CallContext, Client, ReportProgress
 from toolcrib.model.tools import CallResult
+
+if TYPE_CHECKING:
+    from toolcrib.gate.approvals import display
+else:
+    display = lazy_module("toolcrib.gate.approvals.display")
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +115,7 @@ class Consent:
         """Ask the person behind the client. Cancelling the dialog leaves the approval open elsewhere."""
         assert client.ask is not None
         masked = self._approvals.shown(pending.approval)
-        shown = show(masked.given, is_masked=masked.arguments != pending.approval.arguments)
+        shown = display.show(masked.given, is_masked=masked.arguments != pending.approval.arguments)
         message = f"Allow a call of {question.ref}? {question.why}\n\n{shown.text}"
         if shown.hidden:
             message += f"\n\n{shown.hidden} hidden characters are written out above."

@@ -4,35 +4,39 @@ The file names are common, so an unrelated file yields neither entries nor probl
 the description; nothing is looked up or installed.
 """
 
+from typing import TYPE_CHECKING
+
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.model.json import Json, JsonObject, as_object, as_text, at
 from toolcrib.servers.readers.dialect import Dialect, FoundEntry, Layout, ReadingContext
 from toolcrib.servers.readers.layouts import by_name
-from toolcrib.servers.registry.server_json import (
-    objects,
-    package_entry,
-    package_identifier,
-    remote_entry,
-    transport_url,
-)
+
+if TYPE_CHECKING:
+    from toolcrib.servers.registry import server_json
+else:
+    server_json = lazy_module("toolcrib.servers.registry.server_json")
 
 
 def registry(value: Json, dialect: Dialect, context: ReadingContext) -> Layout:
     """Find entries in the registry's `server.json`: one per remote and per package."""
     name = as_text(at(value, "name"))
-    packages = objects(at(value, "packages"))
-    remotes = objects(at(value, "remotes"))
+    packages = server_json.objects(at(value, "packages"))
+    remotes = server_json.objects(at(value, "remotes"))
     if name is None or not (packages or remotes):
         return Layout()
-    ways = [("remotes", index, remote_entry(remote)) for index, remote in enumerate(remotes)]
-    ways += [("packages", index, package_entry(package)) for index, package in enumerate(packages)]
+    ways = [("remotes", index, server_json.remote_entry(remote)) for index, remote in enumerate(remotes)]
+    ways += [("packages", index, server_json.package_entry(package)) for index, package in enumerate(packages)]
     entries = (
         FoundEntry(name if number == 0 else f"{name}#{number + 1}", raw, (key, index))
         for number, (key, index, raw) in enumerate(ways)
     )
     notes = (
-        (f"{package_identifier(package)} listens on a URL; start it yourself before you connect", ("packages", index))
+        (
+            f"{server_json.package_identifier(package)} listens on a URL; start it yourself before you connect",
+            ("packages", index),
+        )
         for index, package in enumerate(packages)
-        if transport_url(package) is not None
+        if server_json.transport_url(package) is not None
     )
     return Layout(tuple(entries), notes=tuple(notes))
 

@@ -9,13 +9,18 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-import tomlkit
-from tomlkit.exceptions import ParseError, TOMLKitError
-
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.model import toml
 from toolcrib.servers.syntax.document import Document, Key, KeyPath, SyntaxProblem, line_at, total
+
+if TYPE_CHECKING:
+    import tomlkit
+    from tomlkit import exceptions as tomlkit_exceptions
+else:
+    tomlkit = lazy_module("tomlkit")
+    tomlkit_exceptions = lazy_module("tomlkit.exceptions")
 
 MAX_TOMLKIT = 256 * 1024
 """The slower parser is skipped for larger texts."""
@@ -169,9 +174,9 @@ def _parse_newer(text: str, first: tomllib.TOMLDecodeError) -> Any:
         raise problem
     try:
         return tomlkit.parse(text).unwrap()
-    except ParseError as error:
+    except tomlkit_exceptions.ParseError as error:
         raise SyntaxProblem(str(error), error.line) from None
-    except (TOMLKitError, ValueError):
+    except (tomlkit_exceptions.TOMLKitError, ValueError):
         raise problem from None
 
 

@@ -7,12 +7,17 @@ constructor of a library runs.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.servers.syntax.document import Document, Duplicate, Key, KeyPath, SyntaxProblem, line_at, total
+
+if TYPE_CHECKING:
+    from ruamel import yaml as ruamel_yaml
+    from ruamel.yaml import error as ruamel_error
+else:
+    ruamel_yaml = lazy_module("ruamel.yaml")
+    ruamel_error = lazy_module("ruamel.yaml.error")
 
 MAX_NODES = 100_000
 MAX_DEPTH = 200
@@ -69,15 +74,15 @@ def compose(text: str) -> YamlNode | None:
         raise SyntaxProblem(f"more than {MAX_CHARACTERS // 1024} KB of YAML")
     _check_brackets(text)
     _check_version(text)
-    loader: Any = YAML(typ="safe", pure=True)
+    loader: Any = ruamel_yaml.YAML(typ="safe", pure=True)
     try:
         node = loader.compose(text)
         return _translate(node, {}, 0) if node is not None else None
-    except MarkedYAMLError as error:
+    except ruamel_error.MarkedYAMLError as error:
         marked: Any = error
         mark = marked.problem_mark or marked.context_mark
         raise SyntaxProblem(str(marked.problem or "not YAML"), mark.line + 1 if mark else None) from None
-    except YAMLError as error:
+    except ruamel_error.YAMLError as error:
         raise SyntaxProblem((str(error).splitlines() or ["not YAML"])[0]) from None
 
 

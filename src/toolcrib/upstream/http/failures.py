@@ -14,6 +14,7 @@ from toolcrib.model.json import Json, JsonObject, as_object, as_text, is_object
 from toolcrib.model.sources import ProtocolError
 from toolcrib.upstream.http.client import Unreachable
 from toolcrib.upstream.http.http_connection import Broken
+from toolcrib.upstream.http.refused import HttpRefused
 from toolcrib.upstream.http.responses import RequestRefused
 from toolcrib.upstream.oauth.failures import printable, required
 
@@ -21,15 +22,6 @@ LONGEST_WAIT: Final = 300.0
 """Maximum `Retry-After` that is honoured, in seconds."""
 
 _JSON_START = (b"{", b"[")
-
-
-class HttpRefused(ServerFailed):
-    """A rejection by HTTP status. `retry_after` is the delay in seconds that the server requests."""
-
-    def __init__(self, name: str, refused: RequestRefused) -> None:
-        super().__init__("server.http_status", f'Server "{name}" {_describe(refused)}.', None, ())
-        self.http_status = refused.status
-        self.retry_after = retry_after(refused)
 
 
 def failure(name: str, code: str, reason: str, hint: str | None = None) -> ServerFailed:
@@ -50,7 +42,12 @@ def error_for_caller(
         again = problem or required(name)
         return type(again)(again.code, again.message, again.hint)
     answer = error_in(error)
-    return jsonrpc.error_of(answer) if answer is not None else HttpRefused(name, error)
+    return jsonrpc.error_of(answer) if answer is not None else refused_by_status(name, error)
+
+
+def refused_by_status(name: str, refused: RequestRefused) -> HttpRefused:
+    """Return the failure of a server that rejected a request."""
+    return HttpRefused(f'Server "{name}" {_describe(refused)}.', refused.status, retry_after(refused))
 
 
 def token_refused(name: str) -> ConfigError:

@@ -35,7 +35,7 @@ from toolcrib.upstream.handshake import (
     version_named_by,
 )
 from toolcrib.upstream.http.client import HttpClient, HttpTimeouts
-from toolcrib.upstream.http.failures import HttpRefused
+from toolcrib.upstream.http.refused import HttpRefused
 from toolcrib.upstream.http.session import SessionConnection
 from toolcrib.upstream.http.sse import SseConnection
 from toolcrib.upstream.http.streamable import LegacyHttpConnection, ModernHttpConnection

@@ -18,6 +18,7 @@ from toolcrib.base.network.guarded_client import get
 from toolcrib.base.network.urls import CheckedUrl, check_url, covers
 from toolcrib.model.json import JsonObject, as_list, as_object, as_text
 from toolcrib.model.protocol import HANDSHAKE_VERSION
+from toolcrib.upstream.oauth.demand import Challenge
 from toolcrib.upstream.oauth.failures import failed, printable
 
 _PARAMETER = re.compile(r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
@@ -25,26 +26,6 @@ _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _RESOURCE_PATH = "/.well-known/oauth-protected-resource"
 _ISSUER_PATHS = ("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
 _HEADERS = {"accept": "application/json", "mcp-protocol-version": HANDSHAKE_VERSION}
-
-
-@dataclass(frozen=True, slots=True)
-class Challenge:
-    """A bearer challenge: error, required scopes and the URL of the server's metadata."""
-
-    error: str | None = None
-    scopes: tuple[str, ...] = ()
-    resource_metadata: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What a server required when it rejected a request: more scopes, and the challenge of its last 401."""
-
-    scopes: tuple[str, ...] = ()
-    challenge: Challenge = Challenge()
-
-
-NO_DEMAND = Demand()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,15 @@ Must never show another party's text that was not truncated and cleaned.
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-import httpx2
-
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.model.errors import InvalidRequest, ToolcribError, Unavailable
+
+if TYPE_CHECKING:
+    import httpx2
+else:
+    httpx2 = lazy_module("httpx2")
 
 _LONGEST = 120
 

@@ -28,15 +28,8 @@ from toolcrib.model.protocol import HANDSHAKE_VERSION
 from toolcrib.model.servers import Auth
 from toolcrib.model.version import __version__
 from toolcrib.upstream.credentials import CredentialStore, OAuthCredential, Registration
-from toolcrib.upstream.oauth.discovery import (
-    NO_DEMAND,
-    Challenge,
-    Demand,
-    Discovered,
-    Issuer,
-    challenge_of,
-    discover,
-)
+from toolcrib.upstream.oauth.demand import NO_DEMAND, Challenge, Demand
+from toolcrib.upstream.oauth.discovery import Discovered, Issuer, challenge_of, discover
 from toolcrib.upstream.oauth.failures import failed, printable, raise_as_failed, timed_out
 from toolcrib.upstream.oauth.grants import GrantRefused, redeem, register
 from toolcrib.upstream.oauth.redirect_listener import Arrival, ReturnAddress, return_address

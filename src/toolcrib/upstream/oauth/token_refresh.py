@@ -21,7 +21,8 @@ from toolcrib.base.network.urls import CheckedUrl
 from toolcrib.base.network.web import Web
 from toolcrib.model.errors import ToolcribError
 from toolcrib.upstream.credentials import CredentialStore, OAuthCredential
-from toolcrib.upstream.oauth.discovery import NO_DEMAND, Challenge, Demand, challenge_in
+from toolcrib.upstream.oauth.demand import NO_DEMAND, Challenge, Demand
+from toolcrib.upstream.oauth.discovery import challenge_in
 from toolcrib.upstream.oauth.failures import failed, printable, required
 from toolcrib.upstream.oauth.grants import GrantRefused, renew
 

@@ -23,7 +23,7 @@ from toolcrib.base.network.web import Web
 from toolcrib.model.errors import Unavailable
 from toolcrib.model.servers import Auth
 from toolcrib.upstream.credentials import CredentialStore, OAuthCredential, Registration
-from toolcrib.upstream.oauth.discovery import Challenge, Demand
+from toolcrib.upstream.oauth.demand import Challenge, Demand
 from toolcrib.upstream.oauth.sign_in import signing_in
 
 pytestmark = pytest.mark.anyio

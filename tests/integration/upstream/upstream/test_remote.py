@@ -30,7 +30,7 @@ from toolcrib.base.processes.process import Processes
 from toolcrib.model.json import JsonObject
 from toolcrib.model.servers import ServerSpec
 from toolcrib.model.sources import Client
-from toolcrib.upstream.oauth.discovery import NO_DEMAND
+from toolcrib.upstream.oauth.demand import NO_DEMAND
 
 pytestmark = pytest.mark.anyio
 

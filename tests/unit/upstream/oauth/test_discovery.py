@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolcrib.upstream.oauth.discovery import Challenge, challenge_of, read_object, split_scopes
+from toolcrib.upstream.oauth.demand import Challenge
+from toolcrib.upstream.oauth.discovery import challenge_of, read_object, split_scopes
 from toolcrib.upstream.oauth.failures import printable, required
 
 

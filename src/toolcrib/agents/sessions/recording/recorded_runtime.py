@@ -7,9 +7,8 @@ of every answer.
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from toolcrib.agents.sessions.recording.model_endpoint import DEFAULT_MODEL_URL, model_endpoint
-from toolcrib.agents.sessions.recording.model_requests import request_key
 from toolcrib.agents.sessions.recording.recording import (
     RecordedToolCall,
     RecordingWriter,
@@ -25,12 +24,19 @@ from toolcrib.agents.sessions.runtime import (
     Runtime,
     SessionHost,
 )
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.base.network.web import Web
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode, Principal
 from toolcrib.model.sessions import ServerHealth, SessionEventKind, TurnEnd
 from toolcrib.model.sources import ReportProgress
 from toolcrib.model.tools import CallResult, ToolRef
+
+if TYPE_CHECKING:
+    from toolcrib.agents.sessions.recording import model_endpoint, model_requests
+else:
+    model_endpoint = lazy_module("toolcrib.agents.sessions.recording.model_endpoint")
+    model_requests = lazy_module("toolcrib.agents.sessions.recording.model_requests")
 
 MODEL_URL = "ANTHROPIC_BASE_URL"
 MODEL_KEY = "ANTHROPIC_API_KEY"
@@ -47,7 +53,7 @@ class ModelAccess:
     @property
     def url(self) -> str:
         """The URL of the model's API."""
-        return self.environment.get(MODEL_URL) or DEFAULT_MODEL_URL
+        return self.environment.get(MODEL_URL) or model_endpoint.DEFAULT_MODEL_URL
 
 
 class RecordedRuntime:
@@ -65,7 +71,7 @@ class RecordedRuntime:
         home = self._access.user_home
         self._writer.open(brief, self.name, home)
         traffic = RecordedTraffic(self._writer, places_of(brief.cwd, home))
-        async with model_endpoint(traffic, self._access.url, self._access.web) as url:
+        async with model_endpoint.model_endpoint(traffic, self._access.url, self._access.web) as url:
             reached = replace(brief, variables={**brief.variables, MODEL_URL: url})
             async with self._runtime.open(reached, RecordedHost(host, self._writer)) as conversation:
                 yield RecordedConversation(conversation, self._writer)
@@ -84,7 +90,7 @@ class RecordedTraffic:
     def answered(self, request: JsonObject, message: JsonObject, duration_ms: float) -> None:
         """Record the answer."""
         masked = masked_members(request, self._writer.mask)
-        self._writer.answer(request_key(masked, self._places), message, duration_ms)
+        self._writer.answer(model_requests.request_key(masked, self._places), message, duration_ms)
 
 
 class WrappedConversation:
