@@ -18,6 +18,7 @@ EntrySource = Literal["manual", "auto", "mcp"]
 ListingMode = Literal["all", "search", "code"]
 """What MCP clients of an agent list: all tools, or those that find and call them."""
 LISTING_MODES: tuple[ListingMode, ...] = get_args(ListingMode)
+InjectFormat = Literal["compiled", "structured"]
 MOST_TOOL_TOKENS = 10_000_000
 HANDOVER = "handover"
 """Tag of a brain entry that one agent left for another."""

@@ -13,10 +13,10 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
 from toolcrib.agents.zoo.check import FieldProblem, InvalidFields
-from toolcrib.agents.zoo.input import EntryChanges, EntryInput, moment, named
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.model.agents import BrainEntry, EntrySource
 from toolcrib.model.errors import Conflict, Denied, NotFound
 from toolcrib.model.json import JsonObject, dumps, loads
@@ -32,6 +32,12 @@ from toolcrib.store.agents import (
 )
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.engine import Store
+
+if TYPE_CHECKING:
+    from toolcrib.agents.zoo import input as agent_input
+    from toolcrib.agents.zoo.input import EntryChanges, EntryInput
+else:
+    agent_input = lazy_module("toolcrib.agents.zoo.input")
 
 Done = TypeVar("Done")
 
@@ -59,7 +65,7 @@ class EntryQuery:
         found: dict[str, str | None] = {}
         for name, (text, end_of_day) in ends.items():
             try:
-                found[name] = moment(text, end_of_day=end_of_day) if text is not None else None
+                found[name] = agent_input.moment(text, end_of_day=end_of_day) if text is not None else None
             except ValueError:
                 wrong.append(FieldProblem((name,), "is not a date, such as 2026-01-31 or 2026-01-31T12:00:00Z"))
         if wrong:
@@ -115,7 +121,9 @@ class Brain:
         """Return one entry."""
         return entry_of(await self._row(agent_id, entry_id))
 
-    async def add(self, agent_id: str, given: EntryInput, *, source: EntrySource, author: Author = OWNER) -> BrainEntry:
+    async def add(
+        self, agent_id: str, given: "EntryInput", *, source: EntrySource, author: Author = OWNER
+    ) -> BrainEntry:
         """Add an entry; `source` is the default for its metadata.
 
         Entries of other authors are stored unpinned, with the author's name in `metadata.writer`.
@@ -130,11 +138,13 @@ class Brain:
             raise Conflict("agent.entry_exists", f"Entry with ID '{entry.id}' already exists.") from None
         return entry
 
-    async def change(self, agent_id: str, entry_id: str, given: EntryChanges, *, author: Author = OWNER) -> BrainEntry:
+    async def change(
+        self, agent_id: str, entry_id: str, given: "EntryChanges", *, author: Author = OWNER
+    ) -> BrainEntry:
         """Change only the named fields, in the metadata too. Raises `agent.entry_pinned`."""
-        fields = named(given)
+        fields = agent_input.named(given)
         if "metadata" in fields:
-            fields["metadata"] = _without_none(named(given.metadata))
+            fields["metadata"] = _without_none(agent_input.named(given.metadata))
         return await self._change(agent_id, entry_id, lambda shape: _with_author(_merge(shape, fields), shape, author))
 
     async def pin(self, agent_id: str, entry_id: str, pinned: bool | None = None) -> BrainEntry:
@@ -175,15 +185,15 @@ def unknown_agent(agent_id: str) -> NotFound:
     return NotFound("agent.unknown", f"Agent with ID '{agent_id}' not found.")
 
 
-def new_entry(agent_id: str, given: EntryInput, source: EntrySource) -> BrainEntry:
+def new_entry(agent_id: str, given: "EntryInput", source: EntrySource) -> BrainEntry:
     """Return a new entry with defaults for missing fields."""
-    metadata = {"source": source} | _without_none(named(given.metadata))
+    metadata = {"source": source} | _without_none(agent_input.named(given.metadata))
     return BrainEntry(
         id=given.id or str(uuid.uuid4()),
         agent_id=agent_id,
         type=given.type,
         content=given.content,
-        timestamp=given.timestamp or moment(datetime.now(UTC).isoformat()),
+        timestamp=given.timestamp or agent_input.moment(datetime.now(UTC).isoformat()),
         pinned=given.pinned,
         tags=tuple(given.tags),
         metadata=metadata,

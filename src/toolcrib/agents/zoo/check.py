@@ -6,14 +6,20 @@ Must never fix a person's input by dropping parts of it: every invalid field is 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from toolcrib.agents.zoo.input import READ_ONLY, AgentChanges, AgentInput, SkillInput, named
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.model.agents import GENERAL, Agent, Skill, slug
 from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import Json, JsonObject, canonical
+
+if TYPE_CHECKING:
+    from toolcrib.agents.zoo import input as agent_input
+    from toolcrib.agents.zoo.input import AgentChanges, AgentInput, SkillInput
+else:
+    agent_input = lazy_module("toolcrib.agents.zoo.input")
 
 LARGEST = 1024 * 1024
 """Bytes of a whole agent as JSON."""
@@ -53,19 +59,19 @@ def parse(model: type[Model], value: Json) -> Model:
         raise InvalidFields([FieldProblem(each["loc"], each["msg"]) for each in details]) from None
 
 
-def new_agent(given: AgentInput, agent_id: str) -> Agent:
+def new_agent(given: "AgentInput", agent_id: str) -> Agent:
     """Return a new agent with this id; raises `InvalidFields`."""
     ids = [entry.id or f"{position} without id" for position, entry in enumerate(given.brain_entries)]
     if wrong := list(_find_repeated("brainEntries", ids)):
         raise InvalidFields(wrong)
-    return _fill_in(Agent(agent_id, given.name).to_json() | named(given, READ_ONLY | {"id"}))
+    return _fill_in(Agent(agent_id, given.name).to_json() | agent_input.named(given, agent_input.READ_ONLY | {"id"}))
 
 
-def changed_agent(agent: Agent, given: AgentChanges) -> Agent:
+def changed_agent(agent: Agent, given: "AgentChanges") -> Agent:
     """Return the agent with only the named fields changed; raises `InvalidFields`."""
     if given.id not in (None, agent.id):
         raise InvalidFields([FieldProblem(("id",), "cannot be changed; clone the agent instead")])
-    return _fill_in(agent.to_json() | named(given, READ_ONLY | {"id"}))
+    return _fill_in(agent.to_json() | agent_input.named(given, agent_input.READ_ONLY | {"id"}))
 
 
 def with_skill(agent: Agent, position: int, changes: Mapping[str, Json]) -> Agent:
@@ -79,7 +85,7 @@ def with_skill(agent: Agent, position: int, changes: Mapping[str, Json]) -> Agen
     return _fill_in(shape)
 
 
-def with_new_skill(agent: Agent, given: SkillInput) -> Agent:
+def with_new_skill(agent: Agent, given: "SkillInput") -> Agent:
     """Return the agent with an added skill, whose id is made unique; raises `InvalidFields`."""
     shape = agent.to_json()
     taken = {skill.id for skill in agent.skills}

@@ -9,7 +9,7 @@ text.
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -194,8 +194,6 @@ class AgentInput(AgentChanges):
 
 READ_ONLY = frozenset({"version", "brain_entries", "created_at", "updated_at", "tokens"})
 """Fields of responses that changes ignore, so that a response can be sent back."""
-
-InjectFormat = Literal["compiled", "structured"]
 
 
 def named(given: InputFields, leave: frozenset[str] = frozenset()) -> JsonObject:

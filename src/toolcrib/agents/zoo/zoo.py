@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -28,18 +29,9 @@ from toolcrib.agents.zoo.brain import (
 )
 from toolcrib.agents.zoo.check import changed_agent, free_id, new_agent, parse, with_new_skill, with_skill
 from toolcrib.agents.zoo.compile import Compiled, compile_prompt, grants, structured
-from toolcrib.agents.zoo.input import (
-    READ_ONLY,
-    AgentChanges,
-    AgentInput,
-    InjectFormat,
-    SkillChanges,
-    SkillInput,
-    moment,
-    named,
-)
 from toolcrib.agents.zoo.starters import STARTERS
-from toolcrib.model.agents import Agent, AgentSummary, ToolListing, slug
+from toolcrib.base.lazy_modules import lazy_module
+from toolcrib.model.agents import Agent, AgentSummary, InjectFormat, ToolListing, slug
 from toolcrib.model.changes import ChangeRecorder
 from toolcrib.model.errors import Conflict, NotFound, Unavailable
 from toolcrib.model.events import HostEventKind
@@ -65,6 +57,12 @@ from toolcrib.store.agents import (
 from toolcrib.store.batch import ConstraintError
 from toolcrib.store.cluster_state import ClusterState
 from toolcrib.store.engine import Store
+
+if TYPE_CHECKING:
+    from toolcrib.agents.zoo import input as agent_input
+    from toolcrib.agents.zoo.input import AgentChanges, AgentInput, SkillChanges, SkillInput
+else:
+    agent_input = lazy_module("toolcrib.agents.zoo.input")
 
 Publish = Callable[[HostEventKind, JsonObject], object]
 Permissions = tuple[tuple[str, ...] | None, tuple[str, ...]]
@@ -325,7 +323,7 @@ class Zoo:
         shape = stored.to_json() | {"brainEntries": [entry.to_json() for entry in entries]}
         return shape | {"tokens": compiled.tokens.to_json()}
 
-    async def create(self, given: AgentInput, *, by: str) -> StoredAgent:
+    async def create(self, given: "AgentInput", *, by: str) -> StoredAgent:
         """Create an agent; its id defaults to a slug of its name."""
         for _ in range(TRIES):
             await self.refresh()
@@ -339,13 +337,13 @@ class Zoo:
                 continue
         raise Conflict("agent.exists", f"Agent with ID '{given.id or given.name}' already exists.")
 
-    async def update(self, agent_id: str, given: AgentChanges, *, version: int | None = None, by: str) -> StoredAgent:
+    async def update(self, agent_id: str, given: "AgentChanges", *, version: int | None = None, by: str) -> StoredAgent:
         """Change only the named fields. Raises `request.stale` if `version` is not the current one."""
         expected = given.version if version is None else version
         return await self._change(agent_id, lambda agent: changed_agent(agent, given), expected, by)
 
     async def change_skill(
-        self, agent_id: str, skill_id: str, given: SkillChanges, *, version: int | None = None, by: str
+        self, agent_id: str, skill_id: str, given: "SkillChanges", *, version: int | None = None, by: str
     ) -> StoredAgent:
         """Change the named fields of one skill. Enabling it enables its requirements."""
 
@@ -353,11 +351,11 @@ class Zoo:
             at = next((at for at, skill in enumerate(agent.skills) if skill.id == skill_id), None)
             if at is None:
                 raise NotFound("agent.skill_unknown", f"Agent '{agent_id}' has no skill '{skill_id}'.")
-            return with_skill(agent, at, named(given))
+            return with_skill(agent, at, agent_input.named(given))
 
         return await self._change(agent_id, make, version, by)
 
-    async def add_skill(self, agent_id: str, given: SkillInput, *, by: str) -> StoredAgent:
+    async def add_skill(self, agent_id: str, given: "SkillInput", *, by: str) -> StoredAgent:
         """Add a skill to an agent; its id is made unique."""
         return await self._change(agent_id, lambda agent: with_new_skill(agent, given), None, by)
 
@@ -375,7 +373,7 @@ class Zoo:
             return
         raise _stale(agent_id)
 
-    async def clone(self, agent_id: str, given: AgentChanges, *, by: str) -> StoredAgent:
+    async def clone(self, agent_id: str, given: "AgentChanges", *, by: str) -> StoredAgent:
         """Create a copy of this agent with the named fields changed, without its brain.
 
         Starters can be cloned even after they were deleted.
@@ -387,8 +385,12 @@ class Zoo:
             if starter is None:
                 raise
             source = starter
-        shape = source.to_json() | {"id": None, "name": f"{source.name[:190]} (copy)"} | named(given, READ_ONLY)
-        return await self.create(parse(AgentInput, shape), by=by)
+        shape = (
+            source.to_json()
+            | {"id": None, "name": f"{source.name[:190]} (copy)"}
+            | agent_input.named(given, agent_input.READ_ONLY)
+        )
+        return await self.create(parse(agent_input.AgentInput, shape), by=by)
 
     async def revisions(self, agent_id: str) -> Sequence[Revision]:
         """Return the latest revisions of an agent, newest first, even if it was deleted."""
@@ -420,7 +422,7 @@ class Zoo:
             raise _stale(agent_id) from None
 
     async def _add(
-        self, agent: Agent, by: str, given: AgentInput | None, kind: RevisionKind = "created"
+        self, agent: Agent, by: str, given: "AgentInput | None", kind: RevisionKind = "created"
     ) -> StoredAgent:
         version = await last_version(self._store, agent.id) + 1
         index, revision = _rows(agent, version, _now(), by, kind)
@@ -491,7 +493,7 @@ def _stale(agent_id: str, version: int | None = None) -> Conflict:
 
 
 def _now() -> str:
-    return moment(datetime.now(UTC).isoformat())
+    return agent_input.moment(datetime.now(UTC).isoformat())
 
 
 def _change_of(agent_id: str, before: Agent | None, after: Agent | None) -> JsonObject:

@@ -16,11 +16,10 @@ from urllib.parse import parse_qsl
 
 from toolcrib.agents.zoo.brain import EntryQuery
 from toolcrib.agents.zoo.check import InvalidFields
-from toolcrib.agents.zoo.input import InjectFormat
 from toolcrib.agents.zoo.zoo import Zoo
 from toolcrib.builtin.agent_zoo.skills import ZooSkills
 from toolcrib.builtin.agent_zoo.tools import SERVER, agent_zoo_server, failed
-from toolcrib.model.agents import ENTRY_TYPES, AgentSummary
+from toolcrib.model.agents import ENTRY_TYPES, AgentSummary, InjectFormat
 from toolcrib.model.errors import InvalidRequest, NotFound
 from toolcrib.model.json import Json, JsonObject, dumps, is_object
 from toolcrib.model.problems import Problem

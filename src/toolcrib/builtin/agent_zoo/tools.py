@@ -6,20 +6,25 @@ brains of others, but writes only to its own. Prompts and resources are in `sour
 """
 
 from collections.abc import Awaitable, Mapping
-from typing import Annotated, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
 from toolcrib.agents.zoo.brain import UNPINNED, EntryQuery
 from toolcrib.agents.zoo.check import parse
-from toolcrib.agents.zoo.input import EntryChanges, EntryInput, InjectFormat
 from toolcrib.agents.zoo.zoo import Zoo
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.builtin.caller import author_of
-from toolcrib.model.agents import EntryType
+from toolcrib.model.agents import EntryType, InjectFormat
 from toolcrib.model.errors import Conflict, Denied, InvalidRequest, NotFound
 from toolcrib.model.json import Json, JsonObject, dumps
 from toolcrib.model.tools import CallResult
 from toolcrib.tools import Context, Inject, ToolServer, tool
+
+if TYPE_CHECKING:
+    from toolcrib.agents.zoo import input as agent_input
+else:
+    agent_input = lazy_module("toolcrib.agents.zoo.input")
 
 SERVER = "agent_zoo"
 Answer: TypeAlias = JsonObject | CallResult
@@ -85,7 +90,9 @@ async def agent_zoo_create_brain_entry(
     async def work() -> JsonObject:
         await _check_own(agentId, zoo, context)
         author = author_of(context.principal, agentId)
-        made = (await zoo.brain.add(agentId, parse(EntryInput, given), source="mcp", author=author)).to_json()
+        made = (
+            await zoo.brain.add(agentId, parse(agent_input.EntryInput, given), source="mcp", author=author)
+        ).to_json()
         return {**made, "warnings": [UNPINNED]} if pinned and not made["pinned"] else made
 
     return await _answer(work())
@@ -113,7 +120,9 @@ async def agent_zoo_update_brain_entry(
         await _check_own(agentId, zoo, context)
         author = author_of(context.principal, agentId)
         return (
-            await zoo.brain.change(agentId, entryId, parse(EntryChanges, _without_none(named)), author=author)
+            await zoo.brain.change(
+                agentId, entryId, parse(agent_input.EntryChanges, _without_none(named)), author=author
+            )
         ).to_json()
 
     return await _answer(work())

@@ -6,20 +6,25 @@ Must never access another agent's brain.
 """
 
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from toolcrib.agents.zoo.brain import ITSELF, MOST_SEARCHED, EntryQuery
 from toolcrib.agents.zoo.check import parse
-from toolcrib.agents.zoo.input import EntryChanges, EntryInput
 from toolcrib.agents.zoo.zoo import Zoo
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.builtin.caller import Calling, own_agent
 from toolcrib.model.agents import BrainEntry, EntryType
 from toolcrib.model.errors import Conflict
 from toolcrib.model.json import JsonObject
 from toolcrib.tools import Inject, tool
+
+if TYPE_CHECKING:
+    from toolcrib.agents.zoo import input as agent_input
+else:
+    agent_input = lazy_module("toolcrib.agents.zoo.input")
 
 MOST_RECALLED: Final = 100
 
@@ -86,11 +91,11 @@ async def crib_save_memory(
         "timestamp": datetime.now(UTC).isoformat(),
         "metadata": {"sessionId": context.session} if context.session else {},
     }
-    made = parse(EntryInput, given if key is None else {**given, "id": key})
+    made = parse(agent_input.EntryInput, given if key is None else {**given, "id": key})
     try:
         return {"key": (await zoo.brain.add(agent, made, source="mcp", author=ITSELF)).id, "created": True}
     except Conflict:  # the key exists
-        changed = await zoo.brain.change(agent, made.id or "", parse(EntryChanges, given), author=ITSELF)
+        changed = await zoo.brain.change(agent, made.id or "", parse(agent_input.EntryChanges, given), author=ITSELF)
         return {"key": changed.id, "created": False}
 
 

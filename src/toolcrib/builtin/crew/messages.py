@@ -11,15 +11,15 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Annotated, Final, NotRequired
+from typing import TYPE_CHECKING, Annotated, Final, NotRequired
 
 import anyio
 from typing_extensions import TypedDict
 
 from toolcrib.agents.sessions.sessions import NewSession, Sessions
 from toolcrib.agents.zoo.check import parse
-from toolcrib.agents.zoo.input import EntryInput
 from toolcrib.agents.zoo.zoo import Zoo
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.builtin.caller import Calling, as_creator, check_depth, reporting_progress, speaker
 from toolcrib.model.agents import HANDOVER, Agent
 from toolcrib.model.errors import (
@@ -35,6 +35,11 @@ from toolcrib.model.principals import Principal
 from toolcrib.model.sessions import Session, SessionLimits
 from toolcrib.nodes.shared_counts import SharedCounts
 from toolcrib.tools import Context, Inject, tool
+
+if TYPE_CHECKING:
+    from toolcrib.agents.zoo import input as agent_input
+else:
+    agent_input = lazy_module("toolcrib.agents.zoo.input")
 
 ANSWER_SECONDS: Final = 600.0
 """Timeout of an answer in seconds."""
@@ -219,7 +224,7 @@ class Messenger:
             "tags": [HANDOVER, speaker(principal)[:100]],
             "metadata": metadata,
         }
-        return (await self._zoo.brain.add(letter.to, parse(EntryInput, given), source="auto")).id
+        return (await self._zoo.brain.add(letter.to, parse(agent_input.EntryInput, given), source="auto")).id
 
     async def _answer(self, session: Session, prompt: str) -> tuple[str, str]:
         """Return the receiver's last message and how its turn ended."""

@@ -12,12 +12,13 @@ from fastapi import APIRouter, Depends, Query, Response
 from toolcrib.agents.zoo.brain import EntryQuery
 from toolcrib.agents.zoo.difference import difference
 from toolcrib.agents.zoo.importing import take
-from toolcrib.agents.zoo.input import AgentChanges, AgentInput, InjectFormat, SkillChanges
+from toolcrib.agents.zoo.input import AgentChanges, AgentInput, SkillChanges
 from toolcrib.agents.zoo.library import CATEGORIES, LIBRARY
 from toolcrib.agents.zoo.starters import STARTERS
 from toolcrib.agents.zoo.transfer import Form, write
 from toolcrib.agents.zoo.zoo import Zoo
 from toolcrib.host import Crib
+from toolcrib.model.agents import InjectFormat
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.web.api.agents.asking import FieldsRoute, IfMatch, author, check_sight, sees, version_of
