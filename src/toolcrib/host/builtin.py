@@ -3,16 +3,15 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from datetime import datetime
-from functools import partial
-from typing import Any
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
 
-from toolcrib.agents.github.api import Api
 from toolcrib.agents.github.github import GitHub
 from toolcrib.agents.library import Library
 from toolcrib.agents.sessions.runtimes import has_runtime
-from toolcrib.agents.symbols.index import Symbols
 from toolcrib.agents.symbols.languages import missing_parts
 from toolcrib.base.files.write import WriteContext
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.base.network.web import Web
 from toolcrib.base.settings import GITHUB_URL, Settings
 from toolcrib.builtin.crew.code import CodeDirectory
@@ -33,6 +32,13 @@ from toolcrib.host.gate import GateParts
 from toolcrib.host.upstreams import Upstreams
 from toolcrib.nodes.shared_counts import SharedCounts
 from toolcrib.tools import ToolServer
+
+if TYPE_CHECKING:
+    from toolcrib.agents.github import api as github_api
+    from toolcrib.agents.symbols import index as symbol_index
+else:
+    symbol_index = lazy_module("toolcrib.agents.symbols.index")
+    github_api = lazy_module("toolcrib.agents.github.api")
 
 
 def builtin_servers(
@@ -71,7 +77,7 @@ def builtin_servers(
                 Person(agents.notifier, agents.sessions, is_person),
                 ProjectDirectory(permissions.projects, cwd),
                 CodeDirectory(
-                    Symbols(context.environment),
+                    cache(lambda: symbol_index.Symbols(context.environment)),
                     permissions.projects,
                     cwd,
                     partial(gate.guard.is_closed, is_tree=True),
@@ -108,5 +114,5 @@ def _open_github(settings: Settings, web: Web, stack: AsyncExitStack) -> Posting
         return None
     http = web.client(local_allowed=settings.github_url != GITHUB_URL)
     stack.push_async_callback(http.aclose)
-    api = Api(http, settings.github_url, settings.github_token)
+    api = github_api.Api(http, settings.github_url, settings.github_token)
     return Posting(GitHub(api, label=settings.github_label or None, owners=settings.github_organisations))

@@ -7,20 +7,22 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NotRequired
+from typing import TYPE_CHECKING, Annotated, NotRequired
 
 import anyio.to_thread
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from toolcrib.agents.symbols.entries import Kind
-from toolcrib.agents.symbols.index import IndexState, Symbols
 from toolcrib.builtin.caller import Calling
 from toolcrib.gate.policy.bundles import Projects
 from toolcrib.gate.policy.zones import is_inside
 from toolcrib.model.errors import Denied, NotFound
 from toolcrib.model.principals import Principal
 from toolcrib.tools import Inject, tool
+
+if TYPE_CHECKING:
+    from toolcrib.agents.symbols.index import IndexState, Symbols
 
 ProjectDir = Annotated[
     str | None, "A directory: yours, one below it, or a project of `crib_list_projects`. Default: yours."
@@ -76,12 +78,13 @@ class FoundReferences(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class CodeDirectory:
-    """The code that can be searched; `cwd` is the default directory for callers without one.
+    """The code that can be searched; `symbols` returns its index.
 
-    `is_closed` returns whether a directory is in the crib's home or contains it, for a caller.
+    `cwd` is the default directory for callers without one. `is_closed` returns whether a directory is in the crib's home
+    or contains it, for a caller.
     """
 
-    symbols: Symbols
+    symbols: "Callable[[], Symbols]"
     projects: Projects
     cwd: Callable[[], str]
     is_closed: Callable[[str, Principal], bool]
@@ -127,7 +130,7 @@ async def crib_code_symbols(
     with kind, file (relative to projectDir), line, container and signature; total is the number of all matches.
     """
     root = await code.root(context.principal, project_dir)
-    found = await code.symbols.find(root, query, kinds or (), limit)
+    found = await code.symbols().find(root, query, kinds or (), limit)
     shown: list[ShownSymbol] = [each.to_json() for each in found.items]  # pyright: ignore[reportAssignmentType] the same
     return {"projectDir": str(root), "symbols": shown, "total": found.total, "index": _index(found.state)}
 
@@ -148,12 +151,12 @@ async def crib_find_references(
     total is the number of all matches.
     """
     root = await code.root(context.principal, project_dir)
-    found = await code.symbols.references(root, symbol_name, limit)
+    found = await code.symbols().references(root, symbol_name, limit)
     shown: list[ShownReference] = [each.to_json() for each in found.items]  # pyright: ignore[reportAssignmentType] the same
     return {"projectDir": str(root), "references": shown, "total": found.total, "index": _index(found.state)}
 
 
-def _index(state: IndexState) -> ShownIndex:
+def _index(state: "IndexState") -> ShownIndex:
     return {
         "files": state.files,
         "skipped": state.skipped,
