@@ -5,7 +5,7 @@ Must never import the web stack or the protocol: `toolcrib --help` has to be fas
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Final
 
@@ -51,8 +51,11 @@ COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
 """Each command or group in `--help` order: the module in this package, and its function or Typer app."""
 
 
-def command_tree(*names: str) -> typer.Typer:
-    """Return the command line with these commands, or with all of them. Importing and building all takes 0.1 s."""
+def command_tree(*names: str, with_options: bool = True) -> typer.Typer:
+    """Return the command line with these commands, or with all of them.
+
+    Building all options takes 0.1 s. Without them, the commands have only summaries.
+    """
     app = typer.Typer(
         name="toolcrib",
         epilog="Without a command, runs `toolcrib serve --open`.",
@@ -65,11 +68,28 @@ def command_tree(*names: str) -> typer.Typer:
         module, _, attribute = COMMANDS[name].partition(":")
         command = getattr(importlib.import_module(f"toolcrib.cli.{module}"), attribute)
         if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
+            app.add_typer(command if with_options else _group_summary(command), name=name)
         else:
-            app.command(name)(command)
+            app.command(name)(command if with_options else _summary(command))
     app.callback()(root)
     return app
+
+
+def _summary(command: object) -> Callable[[], None]:
+    """Return a command with the summary of another one and no options."""
+
+    def summarized() -> None: ...
+
+    summarized.__doc__ = command.__doc__
+    return summarized
+
+
+def _group_summary(group: typer.Typer) -> typer.Typer:
+    """Return a group with the summary of another one and no commands."""
+    summarized = typer.Typer()
+    callback = group.registered_callback
+    summarized.callback()(_summary(callback.callback if callback is not None else None))
+    return summarized
 
 
 def _named_command(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -116,7 +136,8 @@ def main(arguments: Sequence[str]) -> int:
     as_json = "--json" in arguments[: arguments.index("--") if "--" in arguments else None]
     command_line.set(tuple(arguments))
     try:
-        app = command_tree(*_named_command(arguments))
+        names = _named_command(arguments)
+        app = command_tree(*names, with_options=bool(names) or "--help" not in arguments)
         code = app(list(arguments), prog_name="toolcrib", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except ToolcribError as error:

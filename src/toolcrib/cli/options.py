@@ -3,7 +3,7 @@
 Must never start anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -98,3 +98,43 @@ class CommandGroup(TyperGroup):
         super().__init__(**attributes)
         for command in self.commands.values():
             command.short_help = command.get_short_help_str(limit=_LONGEST_SUMMARY)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the options of the group."""
+        _let_plain_values_pass(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name of the command that the arguments begin with, the command, and the other arguments."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            _let_plain_values_pass(command.get_params(ctx))
+        return name, command, rest
+
+
+def _let_plain_values_pass(parameters: Iterable[Any]) -> None:
+    """Convert only values that need it: Typer converts with pydantic, whose import takes a quarter of a command."""
+    for parameter in parameters:
+        convert: Any = getattr(parameter, "get_runtime_param", None)
+        if convert is not None and not isinstance(convert, _Conversion):
+            parameter.get_runtime_param = _Conversion(convert)
+
+
+class _Conversion:
+    """Converts the values of one parameter. Texts and missing values stay as they are."""
+
+    def __init__(self, convert: Callable[[], Any]) -> None:
+        self._convert = convert
+
+    def __call__(self) -> "_Conversion":
+        return self
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return the converted value. Raises what Typer raises for an invalid one."""
+        descriptor = param.type_descriptor
+        if value is None and not param.multiple and param.nargs == 1:
+            return None
+        is_text = descriptor.annotation is str and descriptor.parameter_info.parser is None
+        if is_text and isinstance(value, str) and value.isascii():
+            return value
+        return self._convert().coerce(value, param=param, ctx=ctx)

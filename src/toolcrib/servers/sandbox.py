@@ -6,8 +6,9 @@ profile that confines it stays, without the paths and hosts that were allowed be
 """
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from toolcrib.base.network.host_proxy import MAX_HOSTS, parse_host, show_host
+from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.base.processes.sandbox import sandbox_support
 from toolcrib.base.processes.trace import tracer_support
 from toolcrib.model.errors import ConfigError, Conflict, InvalidRequest
@@ -16,6 +17,11 @@ from toolcrib.model.problems import Problem
 from toolcrib.model.sandbox import OFF, PROFILES, Sandbox, profile_of
 from toolcrib.model.servers import ServerSpec
 from toolcrib.servers.trust import definition_digest
+
+if TYPE_CHECKING:
+    from toolcrib.base.network import host_proxy
+else:
+    host_proxy = lazy_module("toolcrib.base.network.host_proxy")
 
 
 def default_sandbox(spec: ServerSpec) -> Sandbox:
@@ -114,7 +120,7 @@ def changed_sandbox(spec: ServerSpec, choice: SandboxChoice) -> Sandbox:
     for path in (*choice.read, *choice.write):
         if not path.startswith("/") or "\0" in path:
             raise InvalidRequest("sandbox.invalid", f"{path!r} is not an absolute path.")
-    hosts = tuple(show_host(parse_host(each)) for each in choice.hosts)
+    hosts = tuple(host_proxy.show_host(host_proxy.parse_host(each)) for each in choice.hosts)
     if known in ("off", "learn") and (choice.read or choice.write or hosts or choice.network is not None):
         raise InvalidRequest("sandbox.invalid", f'Server "{spec.name}" has no sandbox, so everything is allowed.')
     if known == "learn":
@@ -129,8 +135,8 @@ def changed_sandbox(spec: ServerSpec, choice: SandboxChoice) -> Sandbox:
         network=network,
         hosts=_merge(before.hosts, hosts, choice.removed),
     )
-    if len(changed.hosts) > MAX_HOSTS:
-        raise InvalidRequest("sandbox.invalid", f"A server can have at most {MAX_HOSTS} hosts.")
+    if len(changed.hosts) > host_proxy.MAX_HOSTS:
+        raise InvalidRequest("sandbox.invalid", f"A server can have at most {host_proxy.MAX_HOSTS} hosts.")
     return changed
 
 

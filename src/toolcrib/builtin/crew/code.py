@@ -80,8 +80,8 @@ class FoundReferences(TypedDict):
 class CodeDirectory:
     """The code that can be searched; `symbols` returns its index.
 
-    `cwd` is the default directory for callers without one. `is_closed` returns whether a directory is in the crib's home
-    or contains it, for a caller.
+    `cwd` is the default directory for callers without one. `is_closed` returns whether a directory is in the crib's
+    home or contains it, for a caller.
     """
 
     symbols: "Callable[[], Symbols]"
