@@ -20,6 +20,7 @@ from toolcrib.base.lazy_modules import lazy_module
 from toolcrib.model.agents import BrainEntry, EntrySource
 from toolcrib.model.errors import Conflict, Denied, NotFound
 from toolcrib.model.json import JsonObject, dumps, loads
+from toolcrib.model.times import moment
 from toolcrib.store.agents import (
     EntryFilter,
     EntryRow,
@@ -65,7 +66,7 @@ class EntryQuery:
         found: dict[str, str | None] = {}
         for name, (text, end_of_day) in ends.items():
             try:
-                found[name] = agent_input.moment(text, end_of_day=end_of_day) if text is not None else None
+                found[name] = moment(text, end_of_day=end_of_day) if text is not None else None
             except ValueError:
                 wrong.append(FieldProblem((name,), "is not a date, such as 2026-01-31 or 2026-01-31T12:00:00Z"))
         if wrong:
@@ -193,7 +194,7 @@ def new_entry(agent_id: str, given: "EntryInput", source: EntrySource) -> BrainE
         agent_id=agent_id,
         type=given.type,
         content=given.content,
-        timestamp=given.timestamp or agent_input.moment(datetime.now(UTC).isoformat()),
+        timestamp=given.timestamp or moment(datetime.now(UTC).isoformat()),
         pinned=given.pinned,
         tags=tuple(given.tags),
         metadata=metadata,

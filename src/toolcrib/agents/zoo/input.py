@@ -8,7 +8,6 @@ text.
 """
 
 import re
-from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -18,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from toolcrib.model.agents import AGENT_ID, COLOUR, MOST_TOOL_TOKENS, PART_ID, EntrySource, EntryType, ListingMode
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode
+from toolcrib.model.times import moment
 
 LONGEST_NAME = 200
 LONGEST_DESCRIPTION = 4_000
@@ -69,15 +69,6 @@ def _moment(value: str) -> str:
         return moment(value)
     except ValueError:
         raise PydanticCustomError("moment", "is not a date and time, such as 2026-01-31T12:00:00Z") from None
-
-
-def moment(text: str, *, end_of_day: bool = False) -> str:
-    """Return ISO 8601 in UTC with milliseconds; a bare date is its start or end of day. Raises `ValueError`."""
-    at = datetime.fromisoformat(text)
-    if end_of_day and len(text) <= len("2026-01-31"):
-        at = at.replace(hour=23, minute=59, second=59, microsecond=999_999)
-    at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 Line = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_line)]

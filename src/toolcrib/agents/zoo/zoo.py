@@ -36,6 +36,7 @@ from toolcrib.model.changes import ChangeRecorder
 from toolcrib.model.errors import Conflict, NotFound, Unavailable
 from toolcrib.model.events import HostEventKind
 from toolcrib.model.json import JsonObject, dumps, loads
+from toolcrib.model.times import moment
 from toolcrib.store.agents import (
     AgentRow,
     EntryRow,
@@ -493,7 +494,7 @@ def _stale(agent_id: str, version: int | None = None) -> Conflict:
 
 
 def _now() -> str:
-    return agent_input.moment(datetime.now(UTC).isoformat())
+    return moment(datetime.now(UTC).isoformat())
 
 
 def _change_of(agent_id: str, before: Agent | None, after: Agent | None) -> JsonObject:

@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import closing
 from pathlib import Path
@@ -16,9 +17,12 @@ from integration.gate.audit.calls import make_calls
 from integration.gate.audit.test_verify import record_calls, rewrite_everything_after
 from integration.store.databases import fetch_rows, run
 from integration.web.crib import Running, running_crib
+from toolcrib.base.settings import Settings
 from toolcrib.gate.audit.anchors import Anchor
 from toolcrib.gate.audit.audit import Audit
+from toolcrib.gate.audit.signing import read_signed
 from toolcrib.gate.audit.verify import Verification
+from toolcrib.host import Crib
 from toolcrib.host.audit_key import open_key
 from toolcrib.model.errors import InvalidRequest, Unavailable
 from toolcrib.store.engine import open_store
@@ -302,6 +306,24 @@ async def test_verification_waits_for_the_lookup_of_the_key(sqlite_url: str, hea
             tasks.start_soon(verify)
             await audit.sign_with(await open_key(head.parent))
         assert found[0].signed
+
+
+async def test_crib_that_ends_at_once_signs_its_records(tmp_path: Path, keyring: FakeKeyring) -> None:
+    answers, home = threading.Event(), tmp_path / "home"
+    before = keyring.get_password
+
+    def slow(service_name: str, username: str) -> str | None:
+        answers.wait(5)
+        return before(service_name, username)
+
+    keyring.get_password = slow
+    async with Crib(Settings(home=home)) as crib:
+        await crib.call("toolcrib/ping", principal=crib.owner())
+        written = crib.audit.records
+        threading.Timer(0.2, answers.set).start()
+    signature = read_signed(home / "audit.signature")
+    assert signature is not None
+    assert signature.head.number >= written > 0
 
 
 async def test_unreachable_anchor_webhook_is_an_error(running: Running) -> None:
