@@ -206,7 +206,7 @@ class LoginPage:
         self._principals = principals
 
     async def show(self, request: Request) -> Response:
-        """Redirect to the console, or return the sign-in page."""
+        """Redirect to the console, or return the sign-in page. A used link still leads a signed-in browser there."""
         if request.method == "POST":
             return await self._sign_in(request)
         if request.method != "GET":  # a HEAD request must not use up the link
@@ -216,6 +216,10 @@ class LoginPage:
         try:
             value = await self._logins.redeem(request.query_params["code"])
         except Unauthenticated as error:
+            cookies = request.headers.get("cookie", "").encode("latin-1")
+            await self._logins.look(cookies)
+            if self._logins.session_of(cookies) is not None:
+                return RedirectResponse("/", status_code=303)
             return await self._refuse(request, error, "/")
         return self._enter(value, "/")
 

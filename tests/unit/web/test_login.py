@@ -116,12 +116,17 @@ def test_cribs_on_one_machine_have_different_cookie_names() -> None:
 
 
 async def visit(
-    logins: Logins, method: str, target: str, throttle: Throttle | None = None, form: Mapping[str, str] | None = None
+    logins: Logins,
+    method: str,
+    target: str,
+    throttle: Throttle | None = None,
+    form: Mapping[str, str] | None = None,
+    cookie: str = "",
 ) -> Response:
     page = LoginPage(logins, throttle or Throttle(), Principals(TOKEN))
     app = Starlette(routes=[Route("/login", page.show, methods=["GET", "HEAD", "POST"])])
     problems.install(app)
-    headers = [("host", "127.0.0.1:4242"), ("content-type", "application/x-www-form-urlencoded")]
+    headers = [("host", "127.0.0.1:4242"), ("content-type", "application/x-www-form-urlencoded"), ("cookie", cookie)]
     return await request(app, method, target, headers, [urlencode(form or {}).encode()])
 
 
@@ -150,6 +155,14 @@ async def test_used_link_is_refused_and_sets_no_cookie() -> None:
     assert response.status == 401
     assert "was already used or has expired" in response.body.decode()
     assert response.header("set-cookie") is None
+
+
+async def test_used_link_opens_the_console_in_a_browser_that_is_signed_in() -> None:
+    logins = Logins("127.0.0.1:4242")
+    value = await open_session(logins)
+    response = await visit(logins, "GET", "/login?code=used", cookie=f"{logins.cookie}={value}")
+    assert (response.status, response.header("location"), response.header("set-cookie")) == (303, "/", None)
+    assert (await visit(logins, "GET", "/login?code=used", cookie=f"{logins.cookie}=other")).status == 401
 
 
 async def test_head_request_does_not_use_up_the_link() -> None:
