@@ -1,4 +1,4 @@
-"""Certificates that tests make for themselves. Not a test itself."""
+"""Certificates for tests. Not a test itself."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta

@@ -24,7 +24,7 @@ SHIFTS = {
 
 @pytest.fixture
 def cluster(postgres_url: str, tmp_path: Path) -> Generator[Cluster]:
-    """A cluster without nodes yet; `start` adds some."""
+    """Return a cluster without nodes; `start` adds them."""
     cluster = Cluster(tmp_path, postgres_url)
     yield cluster
     cluster.close()
@@ -32,7 +32,7 @@ def cluster(postgres_url: str, tmp_path: Path) -> Generator[Cluster]:
 
 @pytest.fixture
 def played(postgres_url: str, tmp_path: Path) -> Generator[PlayedCluster]:
-    """A cluster of played agents without nodes yet."""
+    """Return a cluster of scripted agents without nodes."""
     cluster = PlayedCluster(tmp_path, postgres_url)
     yield cluster
     cluster.close()
@@ -40,7 +40,7 @@ def played(postgres_url: str, tmp_path: Path) -> Generator[PlayedCluster]:
 
 @pytest.fixture(scope="session")
 def pair(postgres: Server, tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[ClusterNode, ClusterNode]]:
-    """Two nodes for tests that leave them as they were. Both run a process of the server `changing_tools`."""
+    """Start two nodes that several tests share. Each runs a process of the server `changing_tools`."""
     cluster = Cluster(tmp_path_factory.mktemp("pair"), new_schema(postgres))
     shells = [cluster.shell(number) for number in range(2)]
     for shell in shells:

@@ -18,7 +18,7 @@ SCRIPTS: dict[str, Json] = {
 
 @asynccontextmanager
 async def crib_on(database: str, folder: Path) -> AsyncGenerator[Crib]:
-    """A crib with its own home in this folder."""
+    """Return a crib with its own home in this folder."""
     user = folder / "user"
     user.mkdir(parents=True, exist_ok=True)
     settings = Settings(home=folder / "crib", port=0, default_cwd=user, database_url=database)

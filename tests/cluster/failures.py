@@ -1,4 +1,4 @@
-"""A cluster of played agents that failures are done to. Not a test itself."""
+"""A cluster of scripted agents for failure tests. Not a test itself."""
 
 import socket
 import subprocess
@@ -21,9 +21,9 @@ from toolcrib.testing.history import HistoryFinding, check_history
 
 TESTS = Path(__file__).parents[1]
 PATHS = ":".join(map(str, (TESTS, TESTS.parent, Path(toolcrib.__file__).parents[1])))
-"""Where nodes import from: the tests, and the same source tree as the tests."""
+"""The import path of nodes: the tests, and the same source tree as the tests."""
 CLIENTS = 20
-"""Clients that go on during every failure."""
+"""The number of clients during every failure."""
 COUNTER = '''
 import anyio
 from pathlib import Path
@@ -40,7 +40,7 @@ async def slow(marker: str, seconds: float) -> str:
 
 
 class PlayedCluster(Cluster):
-    """Nodes with played agents and a tool `counter/slow` that writes down how often it ran."""
+    """Nodes with scripted agents and a tool `counter/slow` that records each of its runs."""
 
     @property
     def calls(self) -> list[str]:
@@ -56,7 +56,7 @@ class PlayedCluster(Cluster):
         kind: type[ClusterNode] = ClusterNode,
         within: Sequence[str] = (),
     ) -> ClusterNode:
-        """Start a node of played agents and do not wait for it. `within` is the command that starts its program."""
+        """Start a node of scripted agents without waiting for it. `within` is a command prefix for its program."""
         tools = shell.home / "tools"
         tools.mkdir(parents=True, exist_ok=True)
         (tools / "counter.py").write_text(COUNTER.format(calls=str(self.folder / "calls")), encoding="utf-8")
@@ -79,13 +79,13 @@ class PlayedCluster(Cluster):
         return node
 
     def relaunch(self, node: ClusterNode) -> ClusterNode:
-        """Start a node that has ended again, with its home; return it when it is ready."""
+        """Start an ended node again, with its home, and return it when it is ready."""
         again = self.launch(node.shell)
         self.await_ready(again)
         return again
 
     def begin_turn(self, node: ClusterNode, script: str = "slow") -> str:
-        """Start a session on a node whose turn makes a call that does not end; return its id."""
+        """Start a session whose turn makes a call that never ends, and return the session's id."""
         before = len(self.calls)
         body: JsonObject = {"mode": "bypassPermissions", "cwd": str(self.folder)}
         created = node.request("POST", "/api/sessions", body)
@@ -103,7 +103,7 @@ class PlayedCluster(Cluster):
         return row[0], row[1], row[2]
 
     def await_continued(self, session: str) -> float:
-        """Wait until another node has ended the turn of a session; return the seconds it took to begin."""
+        """Wait until another node has ended the turn of a session. Returns the seconds until it began."""
         started = time.monotonic()
         wait_for(lambda: self.owner(session)[2] > 1, 60)
         seconds = time.monotonic() - started
@@ -111,7 +111,7 @@ class PlayedCluster(Cluster):
         return seconds
 
     def settle(self) -> None:
-        """Wait until every call has an outcome: calls that ended without the database get theirs when it is back."""
+        """Wait until every call has an outcome. Calls that ended without the database get theirs when it is back."""
         wait_for(lambda: not self._open_calls(), 60)
 
     def _open_calls(self) -> set[str]:
@@ -120,7 +120,7 @@ class PlayedCluster(Cluster):
         return begun - ended
 
     async def findings(self, load: Load | None = None) -> list[HistoryFinding]:
-        """Return what is wrong in the history, and in the chains of the audit log."""
+        """Return the violations in the history and in the chains of the audit log."""
         verified = next(node for node in self.nodes if node.is_running).request("GET", "/api/audit/verify").json()
         broken = [] if verified["ok"] else [HistoryFinding("audit.chains", str(verified))]
         async with open_store(self.database) as store:
@@ -130,13 +130,13 @@ class PlayedCluster(Cluster):
 
 
 def agents(node: ClusterNode) -> set[int]:
-    """Return the ids of the agents' processes that this node started and that still run."""
+    """Return the ids of the running agent processes that this node started."""
     folder = node.shell.folder / "agents"
     return {int(file.name) for file in folder.iterdir() if runs(int(file.name))}
 
 
 def runs(pid: int) -> bool:
-    """Return whether a process runs, not even as a zombie."""
+    """Return whether a process runs and is not a zombie."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except OSError:
@@ -163,21 +163,21 @@ class Partition:
 
     @property
     def url(self) -> str:
-        """The address of the database by this way."""
+        """The URL of the database through this way."""
         given = {**self._target, "host": "127.0.0.1", "port": str(self._port), "sslmode": "disable"}
         pairs = "&".join(f"{key}={_quoted(value)}" for key, value in given.items() if key not in ("dbname", "user"))
         return f"postgresql://{given.get('user', 'postgres')}@/{given.get('dbname', 'postgres')}?{pairs}"
 
     def cut(self) -> None:
-        """Deliver nothing from now on."""
+        """Stop delivering packets."""
         self._flowing.clear()
 
     def heal(self) -> None:
-        """Deliver everything again, late packets first."""
+        """Deliver packets again, the delayed ones first."""
         self._flowing.set()
 
     def close(self) -> None:
-        """End the listener."""
+        """Close the listener."""
         self.heal()
         self._listener.close()
 

@@ -1,4 +1,4 @@
-"""Clients that use all nodes in turn, whatever happens to them. Not a test itself."""
+"""Clients that use all nodes in turn during failures. Not a test itself."""
 
 import itertools
 import threading
@@ -11,7 +11,7 @@ from cluster.nodes import ClusterNode, wait_for
 from http_clients import PLAIN
 
 FOLLOWERS = 2
-"""Clients that follow the events; one more changes an agent, and the others call a tool."""
+"""Clients that follow the events. One more changes an agent, and the others call a tool."""
 GONE = 410
 Job = Callable[[httpx2.Client], None]
 
@@ -21,6 +21,7 @@ class Load:
 
     The list of nodes may change meanwhile. `acknowledged` are the markers of answered calls, `readers` the numbers of
     the events that each follower received.
+
     """
 
     def __init__(self, nodes: list[ClusterNode], clients: int) -> None:
@@ -63,7 +64,7 @@ class Load:
             after = {"after": seen[-1]} if seen else {}
             with client.stream("GET", "/api/events", params=after) as response:
                 if response.status_code == GONE:
-                    seen.append(-1)  # the checker reports it as a gap
+                    seen.append(-1)  # the history checker reports it as a gap
                 for line in response.iter_lines() if response.status_code == 200 else ():
                     if line.startswith("id: "):
                         seen.append(int(line.removeprefix("id: ")))
@@ -74,7 +75,7 @@ class Load:
 
     @contextmanager
     def running(self) -> Generator["Load"]:
-        """Use the nodes until the block ends; afterwards all kinds of clients must have got on once more."""
+        """Use the nodes until the block ends. Afterwards every kind of client must succeed once more."""
         for thread in self._threads:
             thread.start()
         try:

@@ -20,7 +20,7 @@ def call_tool(
     path: str = "/mcp",
     **more: Json,
 ) -> JsonObject:
-    """The result of one call."""
+    """Call a tool and return its result."""
     envelope = {VERSION_KEY: MODERN_VERSION, CAPABILITIES_KEY: capabilities or {}, **(meta or {})}
     params: JsonObject = {"name": name, "arguments": arguments, "_meta": envelope, **more}
     headers = {"mcp-protocol-version": MODERN_VERSION, "mcp-method": "tools/call", "mcp-name": name}
@@ -30,7 +30,7 @@ def call_tool(
 
 
 def message(response: httpx2.Response) -> JsonObject:
-    """The result in a response, whether it is JSON or the end of a stream."""
+    """Return the result in a response, which is JSON or the end of a stream."""
     text = response.text
     if response.headers["content-type"].startswith("text/event-stream"):
         text = [line.removeprefix("data:") for line in text.splitlines() if line.startswith("data:")][-1]

@@ -1,6 +1,7 @@
-"""Network namespaces: a node with a network of its own, joined to this one by a cable that can be pulled.
+"""Network namespaces: a node with its own network, connected to this machine by a cable that can be pulled.
 
 Not a test itself.
+
 """
 
 import ctypes
@@ -30,7 +31,7 @@ def _ip(*arguments: str) -> None:
 
 @dataclass(frozen=True)
 class Namespace:
-    """A network namespace. `near` is the address of this side of its cable, `far` that of the other side."""
+    """A network namespace. `near` is the address of this side of its cable, `far` the address of the other side."""
 
     name: str
     near: str
@@ -53,13 +54,13 @@ class Namespace:
                 assert libc.setns(file.fileno(), _NETWORK) == 0, os.strerror(ctypes.get_errno())
             return work()
 
-        with ThreadPoolExecutor(1) as thread:  # ends with the call, so no other work enters the namespace
+        with ThreadPoolExecutor(1) as thread:  # the thread ends with the call, so no other work enters the namespace
             return thread.submit(enter).result()
 
 
 @contextmanager
 def network_namespace() -> Generator[Namespace]:
-    """Create a namespace with its cable; remove it at the end."""
+    """Create a namespace with its cable. Removes both at the end."""
     number = os.getpid() % 250 + 1
     space = Namespace(f"tc{number}", f"10.231.{number}.1", f"10.231.{number}.2")
     near, far = f"{space.name}n", f"{space.name}f"
@@ -79,7 +80,7 @@ def network_namespace() -> Generator[Namespace]:
 
 @contextmanager
 def local_network(**machines: str) -> Generator[list[Namespace]]:
-    """Create machines with these addresses, connected by a switch; remove them at the end."""
+    """Create machines with these addresses, connected by a switch. Removes them at the end."""
     prefix = f"tc{os.getpid()}"
     with ExitStack() as stack:
         switch = f"{prefix}-switch"
@@ -116,7 +117,7 @@ class NamespacedNode(ClusterNode):
 
     @property
     def url(self) -> str:
-        """Where the node listens for its owner."""
+        """The URL of the node for its owner."""
         return str(json.loads((self.home / "run.json").read_text(encoding="utf-8"))["url"])
 
     def request(

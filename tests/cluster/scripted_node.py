@@ -34,7 +34,7 @@ SCRIPTS: dict[str, Json] = {
 }
 
 NEXT = "9999"
-"""The revision of the version to come."""
+"""The revision of the future version."""
 NEXT_SCHEMA = (
     "CREATE TABLE more (id TEXT PRIMARY KEY)",
     *(f"ALTER TABLE {table} ADD COLUMN note TEXT" for table in ("audit", "events", "approvals", "rules", "names")),
@@ -79,7 +79,7 @@ def _shift_clock(offset: float) -> None:
     def now(_: Any, tz: tzinfo | None = None) -> datetime:
         return datetime.now(tz) + timedelta(seconds=offset)
 
-    # Its other methods return plain times, which encoders know.
+    # Other methods return plain times, because encoders know only those.
     shifted = type("Shifted", (datetime,), {"now": classmethod(now), "fromisoformat": datetime.fromisoformat})
     for module in [each for name, each in sys.modules.items() if name.startswith("toolcrib.agents.schedules.")]:
         if vars(module).get("datetime") is datetime:

@@ -1,4 +1,4 @@
-"""Approvals over nodes: asked on one, answered on another."""
+"""Approvals across nodes: requested on one, answered on another."""
 
 import logging
 import threading
@@ -28,21 +28,21 @@ class Calling:
         self.ended_at = time.monotonic()
 
     def status(self) -> int:
-        """The status of the answer."""
+        """Return the status of the answer."""
         self._thread.join(stretched(WAIT_SECONDS))
         assert self.answer is not None
         return self.answer.status_code
 
 
 def asking_token(node: ClusterNode) -> str:
-    """The secret of a new token whose calls need approval."""
+    """Create a token whose calls need approval, and return its secret."""
     made = node.request("POST", "/api/tokens", {"name": "asker", "mode": "default", "source": "api"})
     assert made.status_code == 201, made.text
     return made.json()["secret"]
 
 
 def pending(node: ClusterNode) -> list[JsonObject]:
-    """The pending approvals that a node lists."""
+    """Return the pending approvals that a node lists."""
     return node.request("GET", "/api/approvals?status=pending").json()
 
 

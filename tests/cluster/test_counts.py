@@ -1,4 +1,4 @@
-"""What counts across nodes at each call and each message: budgets of agents, and messages between them."""
+"""Counts across nodes: budgets of agents, and messages between agents."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -72,5 +72,5 @@ async def test_messages_receivers_and_duplicates_count_on_every_node(postgres_ur
 
 
 def messenger(crib: Crib) -> Messenger:
-    """The messenger of a node."""
+    """Return the messenger of a node."""
     return Messenger(crib.sessions, crib.zoo, counts=SharedCounts(crib.store))

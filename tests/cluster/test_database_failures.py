@@ -24,7 +24,7 @@ SYNCHRONOUS = (*QUICK, "synchronous_standby_names=*", "synchronous_commit=remote
 
 @contextmanager
 def pair() -> Generator[tuple[OwnDatabase, OwnDatabase]]:
-    """A primary, and a standby that has every commit that the primary acknowledges."""
+    """Start a primary, and a standby that has every commit that the primary acknowledges."""
     primary, standby = OwnDatabase(), OwnDatabase()
     try:
         primary.create().start()
@@ -40,7 +40,7 @@ def pair() -> Generator[tuple[OwnDatabase, OwnDatabase]]:
 
 
 def both(primary: OwnDatabase, standby: OwnDatabase) -> str:
-    """The address of whichever of two servers accepts writes."""
+    """Return a URL for whichever of two servers accepts writes."""
     hosts = f"{primary.address}:{primary.port},{standby.address}:{standby.port}"
     return f"postgresql://postgres@{hosts}/postgres?target_session_attrs=read-write"
 
@@ -68,7 +68,7 @@ async def test_nodes_continue_on_a_promoted_standby_without_a_lost_call(tmp_path
 
 @contextmanager
 def small_disk(megabytes: int) -> Generator[Path]:
-    """A file system of this size."""
+    """Mount a file system of this size."""
     folder = tempfile.mkdtemp(prefix="toolcrib-disk-")
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", folder], check=True)
     try:
@@ -79,7 +79,7 @@ def small_disk(megabytes: int) -> Generator[Path]:
 
 
 def fill(folder: Path) -> Path:
-    """Use all space that is left; return the file that has it."""
+    """Use all remaining space, and return the file that occupies it."""
     file = folder / "ballast"
     with suppress(OSError), file.open("wb", buffering=0) as ballast:
         while True:
@@ -98,7 +98,7 @@ def is_denied(node: ClusterNode) -> bool:
 
 
 def recorded(played: PlayedCluster) -> set[str]:
-    """The markers of all calls that the audit log has an intent of."""
+    """Return the markers of all calls whose intent is in the audit log."""
     bodies = [
         loads(bytes(body)) for (body,) in fetch_rows(played.database, "SELECT body FROM audit WHERE phase = 'intent'")
     ]
@@ -107,7 +107,7 @@ def recorded(played: PlayedCluster) -> set[str]:
 
 @needs_root
 @takes_long
-async def test_calls_are_denied_while_the_disk_of_the_database_is_full_and_none_is_lost(tmp_path: Path) -> None:
+async def test_full_disk_of_the_database_denies_calls_and_loses_none(tmp_path: Path) -> None:
     with small_disk(96) as folder:
         database = OwnDatabase(folder).create("--wal-segsize=1").start((*QUICK, "max_wal_size=8MB", "min_wal_size=2MB"))
         played = PlayedCluster(tmp_path, database.url)
@@ -119,7 +119,9 @@ async def test_calls_are_denied_while_the_disk_of_the_database_is_full_and_none_
                 ballast = fill(folder)
                 wait_for(lambda: all(is_denied(node) for node in nodes), 120)
                 ballast.unlink()
-                if not database.runs:  # it ends if it cannot write its log; a service manager starts it again
+                if (
+                    not database.runs
+                ):  # PostgreSQL ends if it cannot write its log; a service manager would start it again
                     database.start()
                 before = len(load.acknowledged)
                 wait_for(lambda: len(load.acknowledged) > before + CLIENTS, 120)

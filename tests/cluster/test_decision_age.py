@@ -1,4 +1,4 @@
-"""A decision that is older than what its node has loaded since, in cribs of this process on one PostgreSQL."""
+"""A deny rule that a node loads after its decision on a call."""
 
 from pathlib import Path
 

@@ -19,7 +19,7 @@ Until = Callable[[list[JsonObject]], bool]
 def follow(
     node: ClusterNode, until: Until, after: int | None = None, started: threading.Event | None = None
 ) -> list[JsonObject]:
-    """The events of a node, read until enough have arrived."""
+    """Return the events of a node, read until `enough` holds."""
     seen: list[JsonObject] = []
     query = {} if after is None else {"after": after}
     headers = {"authorization": f"Bearer {node.token}"}
@@ -39,7 +39,7 @@ def follow(
 
 
 def names(events: list[JsonObject]) -> list[str]:
-    """The agents that events report."""
+    """Return the agents that events report."""
     return [event["agentId"] for event in events if event["kind"] == "agent_changed"]
 
 

@@ -1,4 +1,4 @@
-"""The failure matrix: what nodes do when one of them, or the database, fails; the history is checked after each."""
+"""The failure matrix: how nodes behave when one of them, or the database, fails. Each test checks the history."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ async def test_turn_of_a_killed_node_is_continued_without_repeating_its_call(pla
 
 
 @takes_long
-async def test_node_that_was_suspended_writes_nothing_and_ends_its_agents(played: PlayedCluster) -> None:
+async def test_suspended_node_writes_nothing_and_ends_its_agents(played: PlayedCluster) -> None:
     first, second = played.start(2)
     session = played.begin_turn(first)
     assert agents(first)
@@ -87,7 +87,7 @@ async def test_node_without_the_database_denies_calls_and_ends_its_agents(played
 
 
 @takes_long
-async def test_due_moments_have_one_run_whatever_the_clocks_show(played: PlayedCluster) -> None:
+async def test_due_moments_have_one_run_despite_clock_offsets(played: PlayedCluster) -> None:
     [first] = played.start(1, variables={"CLOCK_OFFSET": "5"})
     [second] = played.start(1, variables={"CLOCK_OFFSET": "-5"})
     agent = first.request("POST", "/api/agents", {"id": "clock", "name": "Clock"})
@@ -115,7 +115,7 @@ async def test_due_moments_have_one_run_whatever_the_clocks_show(played: PlayedC
 
 
 @takes_long
-async def test_turn_of_a_node_that_leaves_is_continued_by_another(played: PlayedCluster) -> None:
+async def test_turn_of_a_leaving_node_is_continued_by_another(played: PlayedCluster) -> None:
     first, second = played.start(2)
     session = played.begin_turn(first, "hang")
     wait_for(lambda: played.owner(session)[1] == "running")

@@ -46,13 +46,13 @@ async def test_events_of_a_claimed_session_are_refused_and_its_process_is_ended(
         before = fetch_rows(postgres_url, "SELECT max(seq) FROM session_events")
         await crib.sessions.interrupt(session.id)
         with anyio.fail_after(20):
-            while crib.sessions.active():  # noqa: ASYNC110 nothing announces it
+            while crib.sessions.active():  # noqa: ASYNC110 no event to wait for
                 await anyio.sleep(0.02)
         assert fetch_rows(postgres_url, "SELECT max(seq) FROM session_events") == before
         assert fetch_rows(postgres_url, "SELECT crib, state FROM sessions")[0][0] == "another crib"
 
 
-async def test_write_with_an_older_epoch_leaves_nothing_behind(postgres_url: str, tmp_path: Path) -> None:
+async def test_write_with_an_older_epoch_is_rolled_back(postgres_url: str, tmp_path: Path) -> None:
     async with crib_on(postgres_url, tmp_path / "a") as crib, open_store(postgres_url) as other:
         session = await crib.sessions.create(NewSession("api"))
         assert await claim_session(other, session.id, "another crib", 0)

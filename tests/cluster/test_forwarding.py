@@ -1,4 +1,4 @@
-"""Requests between nodes: only signed ones are accepted, with their own body, once."""
+"""Requests between nodes are accepted only with a valid signature, their own body, and once."""
 
 from cluster.nodes import SECRET, Cluster
 from integration.store.databases import fetch_rows

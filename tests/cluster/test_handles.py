@@ -1,4 +1,4 @@
-"""Handles and questions over nodes: opened on one, answered and fetched on others, also after the first was killed."""
+"""Handles and questions across nodes: created on one, answered and fetched on others, also after the first was killed."""
 
 import re
 import threading
@@ -16,7 +16,7 @@ from toolcrib.model.protocol import APPROVAL_KEY, CAPABILITIES_KEY, MODERN_VERSI
 
 
 def fetch(node: ClusterNode, secret: str, handle: str = "handle", **arguments: bool) -> JsonObject:
-    """What a client with a handle gets."""
+    """Return the result for a client with a handle."""
     return call_tool(
         node,
         "toolcrib_get_server_info",
@@ -27,7 +27,7 @@ def fetch(node: ClusterNode, secret: str, handle: str = "handle", **arguments: b
 
 
 def create_token(node: ClusterNode, **how: str) -> str:
-    """The secret of a new token whose calls need approval."""
+    """Create a token whose calls need approval, and return its secret."""
     made = node.request("POST", "/api/tokens", {"name": "asker", "mode": "default", **how})
     assert made.status_code == 201, made.text
     return made.json()["secret"]
@@ -40,7 +40,7 @@ def answer(node: ClusterNode, id: str) -> None:
 
 
 @takes_long
-def test_handle_is_fetched_once_on_any_node_also_when_its_own_was_killed(cluster: Cluster) -> None:
+def test_handle_is_fetched_once_on_any_node_even_after_its_node_was_killed(cluster: Cluster) -> None:
     (first,) = cluster.start(1)
     secret = create_token(first)
     second, third = cluster.start(2)
@@ -54,7 +54,7 @@ def test_handle_is_fetched_once_on_any_node_also_when_its_own_was_killed(cluster
     assert fetch(second, secret, id)["structuredContent"]["product"] == "Toolcrib"
     for node in (second, third):
         assert "already used" in fetch(node, secret, id)["content"][0]["text"]
-    # The node that opened it learns of the answer by a signal, and reports it as pending until then.
+    # The node that opened it receives the answer by a signal, and reports it as pending until then.
     wait_for(lambda: "already used" in fetch(first, secret, id)["content"][0]["text"])
 
     id = fetch(first, secret)["structuredContent"]["approvalId"]
@@ -65,13 +65,13 @@ def test_handle_is_fetched_once_on_any_node_also_when_its_own_was_killed(cluster
 
 
 def read_on(node: ClusterNode, secret: str, handle: str, **how: str | int) -> str:
-    """What `read_result` returns."""
+    """Return the text of `read_result`."""
     result = call_tool(node, "read_result", {"handle": handle, **how}, token=secret)
     return result["content"][0]["text"]
 
 
 @takes_long
-def test_shortened_result_is_read_on_any_node_by_its_caller_only_also_when_its_own_was_killed(cluster: Cluster) -> None:
+def test_shortened_result_is_read_on_any_node_by_its_caller_only(cluster: Cluster) -> None:
     (first,) = cluster.start(1)
     secret = create_token(first, mode="acceptEdits")
     other = create_token(first, name="other", mode="acceptEdits")
@@ -92,7 +92,7 @@ def test_shortened_result_is_read_on_any_node_by_its_caller_only_also_when_its_o
 
 
 def listed(node: ClusterNode, secret: str) -> str:
-    """The tools that a client may list, as text."""
+    """Return the tools that a client may list, as text."""
     headers = {"mcp-protocol-version": MODERN_VERSION, "mcp-method": "tools/list"}
     headers["accept"] = "application/json, text/event-stream"
     params: JsonObject = {"_meta": {VERSION_KEY: MODERN_VERSION, CAPABILITIES_KEY: {}}}

@@ -1,4 +1,4 @@
-"""MCP over nodes: any node continues what another began, in both eras."""
+"""MCP across nodes: any node continues what another started, in both eras."""
 
 import json
 import queue
@@ -20,14 +20,14 @@ ELICITATION: JsonObject = {"elicitation": {}}
 
 
 def create_token(node: ClusterNode, name: str = "ide") -> str:
-    """The secret of a token that may approve its own calls."""
+    """Create a token that may approve its own calls, and return its secret."""
     made = node.request("POST", "/api/tokens", {"name": name, "mode": "default", "mayApprove": True})
     assert made.status_code == 201, made.text
     return made.json()["secret"]
 
 
 class Legacy:
-    """A legacy client whose requests reach any node."""
+    """A legacy client that sends its requests to any node."""
 
     def __init__(self, node: ClusterNode, secret: str) -> None:
         self.secret = secret
@@ -53,7 +53,7 @@ class Legacy:
 
     @contextmanager
     def stream(self, node: ClusterNode, method: str, body: Json = None) -> Generator["queue.Queue[JsonObject]"]:
-        """The messages of a stream, as they arrive."""
+        """Yield the messages of a stream as they arrive."""
         messages: queue.Queue[JsonObject] = queue.Queue()
         headers = {**self.headers, "authorization": f"Bearer {self.secret}"}
         with (
@@ -63,7 +63,7 @@ class Legacy:
             assert response.status_code == 200, response.read()
 
             def read() -> None:
-                with suppress(httpx2.HTTPError):  # the test ends the stream
+                with suppress(httpx2.HTTPError):  # the test closes the stream
                     for line in response.iter_lines():
                         if line.startswith("data:") and line.removeprefix("data:").strip():
                             messages.put(json.loads(line.removeprefix("data:")))
@@ -115,7 +115,7 @@ def test_legacy_session_works_on_every_node_until_its_client_ends_it(cluster: Cl
         assert client.post(node, {"id": 4, "method": "tools/list"}).status_code == 404
 
 
-def test_session_id_opens_on_no_node_for_another_token_or_when_it_was_changed(
+def test_session_id_is_refused_for_another_token_and_when_altered(
     pair: tuple[ClusterNode, ClusterNode],
 ) -> None:
     first = pair[0]
@@ -129,7 +129,7 @@ def test_session_id_opens_on_no_node_for_another_token_or_when_it_was_changed(
             assert client.post(node, {"id": 2, "method": "tools/list"}).status_code == status
 
 
-def test_stream_that_another_node_forwards_ends_with_its_client(pair: tuple[ClusterNode, ClusterNode]) -> None:
+def test_forwarded_stream_ends_with_its_client(pair: tuple[ClusterNode, ClusterNode]) -> None:
     first, second = pair
     client = Legacy(first, create_token(first, "leaving"))
     with client.stream(second, "GET"):
@@ -147,7 +147,7 @@ def test_stream_that_another_node_forwards_ends_with_its_client(pair: tuple[Clus
     wait_for(reopens)
 
 
-def test_change_that_is_taken_back_reaches_a_client_that_listed_elsewhere(
+def test_undone_change_reaches_a_client_that_listed_on_another_node(
     pair: tuple[ClusterNode, ClusterNode],
 ) -> None:
     first, second = pair
@@ -173,7 +173,7 @@ def test_change_that_is_taken_back_reaches_a_client_that_listed_elsewhere(
             second.request("DELETE", f"/api/policy/rules/{rule}")
 
 
-def test_list_is_as_new_as_the_request_on_every_node(pair: tuple[ClusterNode, ClusterNode]) -> None:
+def test_list_is_current_on_every_node(pair: tuple[ClusterNode, ClusterNode]) -> None:
     first, second = pair
     client = Legacy(first, create_token(first, "reading"))
     for changed, other in ((first, second), (second, first)) * 5:

@@ -1,4 +1,4 @@
-"""Membership: every node knows the others, a killed one is dead, and a drained one gives its place up."""
+"""Membership: every node knows the others, a killed node is dead, and a drained node stops."""
 
 import shutil
 
@@ -10,7 +10,7 @@ from toolcrib.model.json import JsonObject
 
 
 @takes_long
-def test_nodes_lists_every_node_and_a_drained_one_stops_in_good_order(cluster: Cluster) -> None:
+def test_nodes_command_lists_every_node_and_drain_stops_one(cluster: Cluster) -> None:
     first, second, third = cluster.start(3)
 
     def listed() -> dict[str, JsonObject]:
@@ -32,7 +32,7 @@ def test_nodes_lists_every_node_and_a_drained_one_stops_in_good_order(cluster: C
 
 
 @takes_long
-def test_drained_node_still_makes_the_call_whose_approval_is_pending(cluster: Cluster) -> None:
+def test_drained_node_makes_the_call_whose_approval_is_pending(cluster: Cluster) -> None:
     first, second = cluster.start(2)
     calling = Calling(first, create_token(first, source="api"))
     (approval,) = wait_for(lambda: pending(second))
@@ -44,7 +44,7 @@ def test_drained_node_still_makes_the_call_whose_approval_is_pending(cluster: Cl
 
 
 @takes_long
-def test_copied_home_is_a_node_of_its_own(cluster: Cluster) -> None:
+def test_copied_home_is_a_separate_node(cluster: Cluster) -> None:
     (first,) = cluster.start(1)
     shell = cluster.shell(1)
     shutil.rmtree(shell.home, ignore_errors=True)

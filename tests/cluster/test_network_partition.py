@@ -20,7 +20,7 @@ pytestmark = [
 
 
 @takes_long
-async def test_node_behind_a_pulled_cable_denies_calls_and_its_turn_continues_elsewhere(tmp_path: Path) -> None:
+async def test_partitioned_node_denies_calls_and_its_turn_continues_on_another(tmp_path: Path) -> None:
     with network_namespace() as space:
         database = OwnDatabase(address=space.near).create().start()
         played = PlayedCluster(tmp_path, database.url)

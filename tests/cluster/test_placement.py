@@ -27,7 +27,7 @@ def add(node: ClusterNode, folder: Path, name: str = "counter") -> None:
 
 
 def count(node: ClusterNode, name: str = "counter") -> tuple[int, int]:
-    """The process that answers a call, and the number of its calls."""
+    """Return the process that answers a call, and the number of its calls."""
     answer = node.decided_call(f"{name}/count", {}).json()
     assert "content" in answer and not answer.get("isError"), answer
     process, calls = answer["content"][0]["text"].split()
@@ -35,16 +35,16 @@ def count(node: ClusterNode, name: str = "counter") -> tuple[int, int]:
 
 
 def is_known(node: ClusterNode, name: str = "counter") -> bool:
-    """Whether a node lists the tools of the server."""
+    """Return whether a node lists the tools of the server."""
     return node.request("GET", f"/api/tools/{name}/count").status_code == 200
 
 
-def test_server_placed_on_one_node_answers_calls_of_all_nodes_from_one_process(pair: Pair, tmp_path: Path) -> None:
+def test_placed_server_answers_calls_of_all_nodes_from_one_process(pair: Pair, tmp_path: Path) -> None:
     first, second = pair
     folder = tmp_path / "processes"
     add(first, folder)
     for node in pair:
-        wait_for(lambda: is_known(node))  # noqa: B023 it is awaited here
+        wait_for(lambda: is_known(node))  # noqa: B023 called within this iteration
     counts = [count(node) for node in (first, second, second, first)]
     assert len({process for process, _ in counts}) == 1
     assert [calls for _, calls in counts] == [1, 2, 3, 4]
@@ -64,7 +64,7 @@ def test_server_moves_when_its_node_is_killed_and_never_runs_twice(cluster: Clus
     folder = tmp_path / "processes"
     add(nodes[0], folder)
     for node in nodes:
-        wait_for(lambda: is_known(node))  # noqa: B023 it is awaited here
+        wait_for(lambda: is_known(node))  # noqa: B023 called within this iteration
     process, _ = count(nodes[0])
     owner = next(node for node in nodes if _parent(process) == node.process.pid)
     others = [node for node in nodes if node is not owner]
@@ -81,5 +81,5 @@ def test_server_moves_when_its_node_is_killed_and_never_runs_twice(cluster: Clus
 
 
 def _parent(process: int) -> int:
-    """The process that started another one."""
+    """Return the parent of a process."""
     return int(Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1])

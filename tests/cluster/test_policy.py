@@ -1,4 +1,4 @@
-"""Permissions across nodes: a change on one binds at the next call on every other."""
+"""Permissions across nodes: a change on one node binds at the next call on every other node."""
 
 from cluster.nodes import Cluster, ClusterNode, wait_for
 from e2e.shell import Shell

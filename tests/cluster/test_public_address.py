@@ -1,4 +1,4 @@
-"""An address that other machines can reach: refused without protection and login, and never for the owner's token."""
+"""A public address is refused without protection and named tokens, and never serves the owner's token."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def refusal(shell: Shell, *flags: str) -> str:
     return f"{error['message']} {error['hint']}"
 
 
-def test_public_address_is_refused_with_the_reason_and_the_next_step(tmp_path: Path) -> None:
+def test_public_address_is_refused_with_the_reason_and_a_hint(tmp_path: Path) -> None:
     shell = Shell.at(tmp_path)
     assert "--behind-proxy" in refusal(shell)
     assert "tokens create" in refusal(shell, "--behind-proxy", "10.0.0.1")
@@ -36,7 +36,7 @@ def ask(port: str, token: str, forwarded: str) -> httpx2.Response:
     return httpx2.get(f"http://127.0.0.1:{port}/api/tools", headers=headers, verify=PLAIN)
 
 
-def test_behind_a_proxy_named_tokens_work_and_the_owner_signs_in_only_on_the_machine(tmp_path: Path) -> None:
+def test_proxy_passes_named_tokens_and_the_owner_signs_in_only_locally(tmp_path: Path) -> None:
     shell = Shell.at(tmp_path)
     laptop = shell.json("tokens", "create", "laptop", "--source", "api")["secret"]
     with shell.serving("--port", "0", "--host", "0.0.0.0", "--behind-proxy", "127.0.0.1") as serving:
@@ -53,7 +53,7 @@ def test_behind_a_proxy_named_tokens_work_and_the_owner_signs_in_only_on_the_mac
         assert shell.run("tokens", "list").returncode == 0  # commands use the loopback address
 
 
-def test_node_behind_a_proxy_serves_until_health_checks_have_seen_that_it_stops(tmp_path: Path) -> None:
+def test_stopping_node_behind_a_proxy_serves_until_its_health_check_fails(tmp_path: Path) -> None:
     shell = Shell.at(tmp_path)
     laptop = shell.json("tokens", "create", "laptop", "--source", "api")["secret"]
     with shell.serving("--port", "0", "--host", "0.0.0.0", "--behind-proxy", "127.0.0.1") as serving:
@@ -71,7 +71,7 @@ def test_node_behind_a_proxy_serves_until_health_checks_have_seen_that_it_stops(
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604])
-def test_node_secret_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+def test_node_secret_that_other_users_can_read_is_refused(tmp_path: Path, mode: int) -> None:
     shell = Shell.at(tmp_path)
     secret = tmp_path / "secret"
     secret.write_text("x" * 64, encoding="ascii")

@@ -1,7 +1,8 @@
-"""An upgrade without downtime: nodes of this version beside the next, which has a larger schema, and the previous one.
+"""An upgrade without downtime: nodes of this version beside the next one, with a larger schema, and the previous one.
 
 The previous version is a wheel of the newest commit before the last migration. From that revision on, every commit must
 work beside the one before.
+
 """
 
 import subprocess
@@ -25,13 +26,13 @@ NEXT = {"NEXT_VERSION": "99.0"}
 
 
 def versions(node: ClusterNode) -> list[str]:
-    """The versions of the live nodes, as one of them lists them."""
+    """Return the versions of the live nodes, as one of them lists them."""
     listed = node.request("GET", "/api/nodes").json()
     return sorted(each["version"] for each in listed if each["state"] != "dead")
 
 
 @takes_long
-async def test_nodes_are_upgraded_one_after_the_other_without_a_lost_call(played: PlayedCluster) -> None:
+async def test_rolling_upgrade_loses_no_call(played: PlayedCluster) -> None:
     nodes = played.start(2)
     old = versions(nodes[0])[0]
     load = Load(nodes, CLIENTS)  # follows the list of nodes as it changes
@@ -50,7 +51,7 @@ async def test_nodes_are_upgraded_one_after_the_other_without_a_lost_call(played
         nodes.remove(first)
         wait_for(lambda: played.owner(session)[1] == "running" and played.owner(session)[2] > 1)
 
-        second.kill()  # a node of the older version that restarts in the middle of the upgrade
+        second.kill()  # a node of the older version restarts in the middle of the upgrade
         second = played.relaunch(second)
         nodes[0] = second
         assert versions(third) == [old, "99.0"]
@@ -71,7 +72,7 @@ MIGRATIONS = "src/toolcrib/store/migrations/versions"
 
 
 def git(*arguments: str) -> bytes:
-    """What a command of git prints; skips the test where the clone has no such history."""
+    """Return the output of a git command. Skips the test if the clone has no such history."""
     done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, timeout=120)
     if done.returncode != 0 or not done.stdout:
         pytest.skip("needs the history of the repository")
@@ -79,7 +80,7 @@ def git(*arguments: str) -> bytes:
 
 
 def earlier_wheel(folder: Path) -> Path:
-    """Build a wheel of the newest commit before the last migration; return the folder of its content."""
+    """Build a wheel of the newest commit before the last migration. Returns the folder of its content."""
     migrated = git("log", "-1", "--no-merges", "--diff-filter=A", "--format=%H", "--", MIGRATIONS).decode().strip()
     source, content = folder / "source", folder / "wheel"
     source.mkdir()
@@ -124,12 +125,12 @@ async def test_node_of_an_earlier_commit_works_beside_this_version(played: Playe
             assert here.request("DELETE", f"/api/policy/rules/{rule}").status_code == 200
             secret = create_token(here, name=here.shell.home.parent.name, source="api")
             calling = Calling(here, secret)
-            (approval,) = wait_for(lambda: pending(there))  # noqa: B023 it is awaited here
+            (approval,) = wait_for(lambda: pending(there))  # noqa: B023 called within this iteration
             answer(there, approval["id"])
             assert calling.status() == 200
         first.kill()
         nodes[0] = first = start(played, program, again=first)
         for node in nodes:
-            wait_for(lambda: node.call("counter/slow", {"marker": "both", "seconds": 0}).status_code == 200)  # noqa: B023 as above
+            wait_for(lambda: node.call("counter/slow", {"marker": "both", "seconds": 0}).status_code == 200)  # noqa: B023 called within this iteration
     played.settle()
     assert await played.findings(load) == []

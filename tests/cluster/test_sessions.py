@@ -1,4 +1,4 @@
-"""Sessions over nodes: one node runs it, and every verb works on the other."""
+"""Sessions across nodes: one node runs a session, and every operation works on the other."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ DONE: JsonObject = {"blocks": [{"text": "Done."}]}
 
 @pytest.fixture
 def scripted(tmp_path: Path) -> Scripted:
-    """An agent that calls a tool, which needs approval."""
+    """Return an agent that calls a tool which needs approval."""
     folder = tmp_path / "agent"
     folder.mkdir()
     agent = Scripted(folder)
@@ -27,7 +27,7 @@ def scripted(tmp_path: Path) -> Scripted:
 
 
 def start(cluster: Cluster, scripted: Scripted, count: int = 2) -> list[ClusterNode]:
-    """Nodes that can all run the agent."""
+    """Start nodes that can all run the agent."""
     nodes: list[ClusterNode] = []
     for number in range(count):
         shell = cluster.shell(number)
@@ -40,14 +40,14 @@ def start(cluster: Cluster, scripted: Scripted, count: int = 2) -> list[ClusterN
 
 
 def transcript(node: ClusterNode, id: str) -> list[JsonObject]:
-    """The events of a session, as one node exports them."""
+    """Return the events of a session, as one node exports them."""
     response = node.request("GET", f"/api/sessions/{id}/transcript")
     assert response.status_code == 200, response.text
     return [json.loads(line) for line in response.text.splitlines()]
 
 
 def ended(node: ClusterNode, id: str, turns: int = 1) -> list[JsonObject]:
-    """The transcript once so many turns have ended."""
+    """Return the transcript once this many turns have ended."""
 
     def look() -> list[JsonObject]:
         events = transcript(node, id)
@@ -57,7 +57,7 @@ def ended(node: ClusterNode, id: str, turns: int = 1) -> list[JsonObject]:
 
 
 @takes_long
-def test_every_verb_of_a_session_works_on_the_node_that_does_not_run_it(
+def test_every_operation_on_a_session_works_on_another_node(
     cluster: Cluster, scripted: Scripted, tmp_path: Path
 ) -> None:
     first, second = start(cluster, scripted)

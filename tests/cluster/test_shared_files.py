@@ -1,4 +1,4 @@
-"""What a new node needs comes from the cluster: definitions, trust, tools, and the owner's token."""
+"""A new node receives definitions, trust, tools and the owner's token from the cluster."""
 
 from cluster.nodes import WAIT_SECONDS, Cluster, ClusterNode, wait_for
 from deadlines import stretched

@@ -1,4 +1,4 @@
-"""State that all nodes share: the kill switch, the accepted definitions of tools, and sign-ins."""
+"""State shared by all nodes: the kill switch, accepted definitions of tools, and sign-ins."""
 
 import threading
 
@@ -18,17 +18,17 @@ GREETING: JsonObject = {"name": "Ada"}
 
 
 def changes(node: ClusterNode, kind: str) -> list[JsonObject]:
-    """The records of one kind of change."""
+    """Return the records of one kind of change."""
     found = node.request("GET", "/api/audit?server=toolcrib&limit=500").json()
     return [each for each in found if each.get("tool") == kind]
 
 
 def state(node: ClusterNode) -> str:
-    """Whether a node is stopped."""
+    """Return the state of a node's kill switch."""
     return node.request("GET", "/api/status").json()["state"]
 
 
-class Holding:
+class HeldCall:
     """A call in flight, made in a thread."""
 
     def __init__(self, node: ClusterNode, name: str) -> None:
@@ -43,23 +43,23 @@ class Holding:
         self.answer = node.call("lab/hold", arguments)
 
     def code(self) -> str:
-        """The code of its refusal."""
+        """Return the error code of the call."""
         self._thread.join(stretched(WAIT_SECONDS))
         assert self.answer is not None
         return self.answer.json()["code"]
 
 
-def test_stop_all_binds_at_the_next_call_on_every_node_until_any_of_them_resumes(pair: Pair) -> None:
+def test_stop_all_binds_at_the_next_call_on_every_node_until_a_node_resumes(pair: Pair) -> None:
     first, second = pair
     token = create_token(first, name="stopped", mode="acceptEdits", source="api")
     for number, (here, there) in enumerate(((first, second), (second, first))):
-        holding = Holding(there, f"stop {number}")
+        holding = HeldCall(there, f"stop {number}")
         stopped = here.shell.json("stop-all", "--reason", "Something is odd.")
         assert (stopped["state"], stopped["confirmed"]) == ("stopped", True)
         refused = there.decided_call("lab/greet", GREETING)
         assert (refused.status_code, refused.json()["code"]) == (403, "crib.stopped")
         assert holding.code() == "crib.stopped"
-        wait_for(lambda: state(there) == "stopped")  # noqa: B023 it is awaited here
+        wait_for(lambda: state(there) == "stopped")  # noqa: B023 called within this iteration
         for node in pair:
             assert node.request("GET", "/api/tools", token=token).json()["code"] == "crib.stopped"
         assert there.shell.json("resume-all")["state"] == "running"
@@ -73,21 +73,21 @@ def test_stop_all_binds_at_the_next_call_on_every_node_until_any_of_them_resumes
 
 
 def become(node: ClusterNode, way: str) -> None:
-    """Have the server of one node define its tool in another way, and the node notice."""
+    """Change the tool definition of one node's server, and have the node list it again."""
     wait_for(lambda: node.decided_call("changing_tools/become", {"way": way}).status_code == 200)
     assert node.shell.run("mcp", "test", "changing_tools").returncode == 0
 
 
 def held(node: ClusterNode) -> list[str]:
-    """The hashes of held definitions."""
+    """Return the hashes of held definitions."""
     return [each["hash"] for each in node.request("GET", "/api/tools/changes").json()]
 
 
-def test_held_accepted_and_rejected_definitions_bind_at_the_next_call_on_every_node(pair: Pair) -> None:
+def test_judged_definitions_bind_at_the_next_call_on_every_node(pair: Pair) -> None:
     first, second = pair
     for node in pair:
         become(node, "plain")
-        wait_for(lambda: node.decided_call("changing_tools/tool", {}).status_code == 200)  # noqa: B023 it is awaited here
+        wait_for(lambda: node.decided_call("changing_tools/tool", {}).status_code == 200)  # noqa: B023 called within this iteration
     become(first, "reworded")
     for node in pair:
         assert node.decided_call("changing_tools/tool", {}).status_code in (403, 404), (
@@ -110,13 +110,13 @@ def test_held_accepted_and_rejected_definitions_bind_at_the_next_call_on_every_n
 
 
 def browse(node: ClusterNode, method: str, path: str, cookie: str | None = None, **headers: str) -> httpx2.Response:
-    """Send a request of a browser, without a token."""
+    """Send a browser's request, without a token."""
     with httpx2.Client(base_url=node.url, verify=PLAIN, timeout=stretched(WAIT_SECONDS)) as client:
         given = {"origin": node.url, **({} if cookie is None else {"cookie": cookie}), **headers}
         return client.request(method, path, headers=given)
 
 
-def test_login_link_and_cookie_work_on_every_node_and_sign_out_ends_the_session_on_all(pair: Pair) -> None:
+def test_login_link_and_cookie_work_on_every_node_until_sign_out(pair: Pair) -> None:
     first, second = pair
     link = first.request("POST", "/api/login").json()["url"].partition("/login")[2]
     signed_in = browse(second, "GET", f"/login{link}")
@@ -132,7 +132,7 @@ def test_login_link_and_cookie_work_on_every_node_and_sign_out_ends_the_session_
         assert browse(node, "GET", "/api/status", cookie).status_code == 401
 
 
-def test_push_subscription_of_one_node_is_known_to_all_and_ends_with_the_sign_in(pair: Pair) -> None:
+def test_push_subscription_is_known_to_all_nodes_until_sign_out(pair: Pair) -> None:
     first, second = pair
     link = first.request("POST", "/api/login").json()["url"].partition("/login")[2]
     cookie = browse(first, "GET", f"/login{link}").headers["set-cookie"].partition(";")[0]
@@ -149,7 +149,7 @@ def test_push_subscription_of_one_node_is_known_to_all_and_ends_with_the_sign_in
     assert "push.example" not in first.request("GET", "/settings").text
 
 
-def test_approval_link_made_on_one_node_answers_once_on_another(pair: Pair) -> None:
+def test_approval_link_of_one_node_answers_once_on_another(pair: Pair) -> None:
     first, second = pair
     secret = create_token(first, name="linked", source="api")
     calling = Calling(first, secret)

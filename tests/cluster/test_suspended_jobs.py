@@ -1,4 +1,4 @@
-"""Jobs of a node that was suspended: another node has them, and the first one leaves them alone when it wakes up."""
+"""Jobs of a suspended node: another node takes them over, and the first one ignores them when it resumes."""
 
 import signal
 
@@ -13,14 +13,14 @@ pytestmark = pytest.mark.anyio
 
 
 def job_of(played: PlayedCluster, schedule: str) -> tuple[int, str, int | None]:
-    """The id, state and worker of the oldest job with the lock of a schedule."""
+    """Return the id, state and worker of the oldest job with the lock of a schedule."""
     query = f"SELECT id, status, worker_id FROM procrastinate_jobs WHERE lock = 'schedule:{schedule}' ORDER BY id"
     rows = fetch_rows(played.database, query)
     return (rows[0][0], rows[0][1], rows[0][2]) if rows else (0, "", None)
 
 
 @takes_long
-async def test_node_that_was_suspended_finishes_no_job_and_releases_no_lock(played: PlayedCluster) -> None:
+async def test_suspended_node_finishes_no_job_and_releases_no_lock(played: PlayedCluster) -> None:
     nodes = played.start(2)
     assert nodes[0].request("POST", "/api/agents", {"id": "night", "name": "Night"}).status_code == 201
     body = {
@@ -54,7 +54,7 @@ async def test_node_that_was_suspended_finishes_no_job_and_releases_no_lock(play
     wait_for(lambda: first.request("GET", "/api/nodes").json()[-1]["state"] == "alive")
     assert job_of(played, schedule) == taken, "the woken node neither finished the job nor took it back"
     waiting = fetch_rows(played.database, f"SELECT status FROM procrastinate_jobs WHERE lock = 'schedule:{schedule}'")
-    # The takeover may add the job of the run once more, which finds the run ended.
+    # The takeover may add the job of the run once more, which then finds the run ended.
     assert sorted(waiting)[:2] == [("doing",), ("todo",)], "the lock is held, so the next job waits"
     assert waiting.count(("doing",)) == 1
 

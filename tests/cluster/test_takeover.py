@@ -30,7 +30,7 @@ async def until(so: Callable[[], bool] | Callable[[], Awaitable[bool]]) -> None:
 
 
 async def suspend(database: str, crib: Crib, patch: pytest.MonkeyPatch) -> None:
-    """End the lease of a crib that does not notice it, as if it had been suspended for long."""
+    """End the lease of a crib that does not notice it, like a long suspension."""
 
     async def sleep() -> None:
         await anyio.sleep_forever()
@@ -75,7 +75,7 @@ async def test_turn_of_a_suspended_node_is_continued_by_another(
     assert epochs == sorted(epochs)
 
 
-async def test_stop_of_all_nodes_holds_for_later_nodes_and_for_one_whose_lease_had_ended(
+async def test_stop_of_all_nodes_binds_new_nodes_and_nodes_without_a_lease(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with crib_on(postgres_url, tmp_path / "a") as first, crib_on(postgres_url, tmp_path / "b") as second:

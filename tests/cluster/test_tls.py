@@ -23,7 +23,7 @@ from long_tests import takes_long
 
 @contextmanager
 def encrypted(database: OwnDatabase, certificate: Path) -> Generator[str]:
-    """Offer TLS in front of a database, since the one of the wheel has none; yield its address."""
+    """Offer TLS in front of a database, because the wheel's PostgreSQL has none. Yields its URL."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     loop = asyncio.new_event_loop()
@@ -59,7 +59,7 @@ def encrypted(database: OwnDatabase, certificate: Path) -> Generator[str]:
 
 
 def start(played: PlayedCluster, certificate: Path) -> ClusterNode:
-    """Start a node that other machines can reach by TLS."""
+    """Start a node that other machines can reach over TLS."""
     flags = ("--host", "0.0.0.0", "--port", str(free_port()), "--tls-cert", str(certificate))
     secret = ("--tls-key", str(certificate), "--node-secret-file", str(played.secret_file))
     node = played.launch(played.shell(len(played.nodes)), *flags, *secret)
@@ -107,6 +107,6 @@ def test_clients_nodes_and_the_database_use_tls(tmp_path: Path) -> None:
 
 
 def at_home(node: ClusterNode) -> ClusterNode:
-    """Return a node as its owner reaches it: by its loopback address."""
+    """Return a node with the loopback address that its owner uses."""
     url = json.loads((node.home / "run.json").read_text(encoding="utf-8"))["url"]
     return replace(node, ready={"mcp": f"{url}/mcp"})

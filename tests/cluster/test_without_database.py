@@ -1,4 +1,4 @@
-"""A node without the database: no record, no call; and calls again once the database is back."""
+"""A node without the database refuses calls, because it cannot record them, and answers again once it is back."""
 
 from cluster.nodes import Cluster, wait_for
 from integration.store.databases import Server
