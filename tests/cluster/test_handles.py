@@ -1,4 +1,4 @@
-"""Handles and questions across nodes: created on one, answered and fetched on others, also after the first was killed."""
+"""Handles and questions across nodes: created on one, answered and fetched on others, even if the first was killed."""
 
 import re
 import threading
