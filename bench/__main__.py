@@ -1,8 +1,9 @@
-"""`make bench`: calls, lists and starts, the crib beside others that do the same, in one run of under six minutes.
+"""`make bench`: measures calls, lists and starts of the crib beside its alternatives, in under six minutes.
 
-The subjects take turns within each round, so that whatever else the machine does falls on all of them. CPU is that of
-the server's process alone. Numbers are results with targets, never assertions: a busy machine is no defect.
+The subjects take turns within each round, so that other load on the machine affects all of them. CPU is that of the
+server's process alone. Numbers are results with targets, never assertions: a busy machine is no defect.
 `make bench ARGS="nodes sessions"` measures only the parts whose names contain one of these words.
+
 """
 
 import statistics
@@ -21,7 +22,7 @@ from bench.context import measure_context
 from bench.faults import measure_faults
 from bench.gateway import measure_upstream_calls, measure_upstream_lists
 from bench.loads import CONCURRENCIES, Tallies, calls, listing
-from bench.many_servers import measure_crowd
+from bench.many_servers import measure_many_servers
 from bench.nodes import measure_nodes
 from bench.report import Row
 from bench.sandboxes import measure_sandboxes
@@ -37,7 +38,7 @@ RESULTS = subjects.ROOT / "bench" / "results" / "latest.json"
 
 
 def call_rows(tallies: Tallies, power: str, floor: str) -> list[Row]:
-    """The rows about calls: the crib, its reference and its limits."""
+    """Return the rows of calls: the crib, its reference and its limits."""
     crib, sdk = ({c: tallies[name, c] for c in CONCURRENCIES} for name in ("crib", "sdk"))
     rows = [
         Row("call p50, one at a time", "ms", crib[1].percentile_ms(50), sdk[1].percentile_ms(50), 1.0, True),
@@ -54,7 +55,7 @@ def call_rows(tallies: Tallies, power: str, floor: str) -> list[Row]:
 
 
 def telemetry_rows(tallies: Tallies) -> list[Row]:
-    """What traces, metrics and logs by OTLP cost beside the same crib without them."""
+    """Return the cost of OTLP traces, metrics and logs beside the same crib without them."""
     return [
         Row(
             f"  with TOOLCRIB_OTEL=true, {c} at a time", "ms",
@@ -65,16 +66,16 @@ def telemetry_rows(tallies: Tallies) -> list[Row]:
 
 
 def measure_calls(folder: Path) -> list[Row]:
-    """Start all subjects, wait until they are idle, load them, stop them."""
+    """Start all subjects, wait until they are idle, load them, and stop them."""
     home, power_home, otel_home = folder / "calls", folder / "power", folder / "otel"
     for each in (home, power_home, otel_home):
         write_echo(each / "tools")
     with ExitStack() as stack:
-        sdk = stack.enter_context(subjects.other("sdk", folder))
-        floor = stack.enter_context(subjects.other("floor", folder))
+        sdk = stack.enter_context(subjects.reference_server("sdk", folder))
+        floor = stack.enter_context(subjects.reference_server("floor", folder))
         crib = stack.enter_context(subjects.crib("crib", home, {"TOOLCRIB_DURABILITY": "process"}))
         power = stack.enter_context(subjects.crib("power", power_home, {"TOOLCRIB_DURABILITY": "power"}))
-        receiver = stack.enter_context(subjects.other("floor", folder)).address.url.removesuffix("/mcp")
+        receiver = stack.enter_context(subjects.reference_server("floor", folder)).address.url.removesuffix("/mcp")
         sends = {"TOOLCRIB_OTEL": "true", "OTEL_EXPORTER_OTLP_ENDPOINT": receiver, "TOOLCRIB_DURABILITY": "process"}
         otel = stack.enter_context(subjects.crib("otel", otel_home, sends))
         time.sleep(1)
@@ -85,13 +86,13 @@ def measure_calls(folder: Path) -> list[Row]:
 
 
 def measure_lists(folder: Path) -> list[Row]:
-    """Whole lists of many tools."""
+    """Measure whole lists of many tools."""
     home = folder / "lists"
     write_many(home / "tools", MANY)
     with subjects.crib("crib", home) as crib:
         value, pages = uvloop.run(listing(crib, MANY))
         memory, seconds = crib.rss_mb(), crib.ready_seconds
-    with subjects.other("sdk", folder, MANY) as sdk:
+    with subjects.reference_server("sdk", folder, MANY) as sdk:
         reference, _ = uvloop.run(listing(sdk, MANY))
     return [
         Row(f"CPU per list of {MANY:,} tools, all {pages} pages", "ms", value, reference, 5),
@@ -101,7 +102,7 @@ def measure_lists(folder: Path) -> list[Row]:
 
 
 def measure_starts(folder: Path) -> list[Row]:
-    """Until `serve` is ready, until `--help` has answered, and what a front costs that joins."""
+    """Measure the time until `serve` is ready and `--help` has answered, and the cost of a front that joins."""
     home = folder / "starts"
     write_echo(home / "tools")
     with subjects.crib("crib", home) as crib:
@@ -117,18 +118,23 @@ def measure_starts(folder: Path) -> list[Row]:
         Row("serve ready, home exists", "s", statistics.median(later), limit=1.0),
         Row("serve ready, new home", "s", first),
         Row("toolcrib --help", "ms", 1000 * statistics.median(helps), limit=200),
-        Row("stdio joins, CPU to its first answer", "ms", statistics.median(each.cpu_ms for each in fronts), limit=350),
-        Row("stdio joins, memory", "MB", statistics.median(each.rss_mb for each in fronts), limit=40),
+        Row(
+            "stdio front, CPU until its first answer",
+            "ms",
+            statistics.median(each.cpu_ms for each in fronts),
+            limit=350,
+        ),
+        Row("stdio front, memory", "MB", statistics.median(each.rss_mb for each in fronts), limit=40),
     ]
 
 
 def measure_configs(folder: Path) -> list[Row]:
-    """Reading what other tools are configured to use."""
+    """Measure reading the configuration of other apps."""
     return [Row(f"read {FILES} config files", "s", discover_seconds(folder / "configs"), limit=1)]
 
 
 def main() -> int:
-    """Measure everything, print the table, write the JSON."""
+    """Measure everything, print the table, and write the JSON."""
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="toolcrib-bench-") as name:
         folder = Path(name)
@@ -139,7 +145,7 @@ def main() -> int:
             "lists": measure_lists,
             "calls of upstream servers": measure_upstream_calls,
             "lists of upstream servers": measure_upstream_lists,
-            "many upstream servers": measure_crowd,
+            "many upstream servers": measure_many_servers,
             "calls beside upstream servers that misbehave": measure_faults,
             "sessions": measure_sessions,
             "sessions of Claude Code": measure_agents,
@@ -155,7 +161,7 @@ def main() -> int:
                 continue
             print(f"measuring {text}…", file=sys.stderr)
             measured = measure(folder)
-            print(report.table(measured), file=sys.stderr)  # what was measured is seen, even if a later part fails
+            print(report.table(measured), file=sys.stderr)  # show results even if a later part fails
             rows += measured
     print(report.table(rows))
     report.write(RESULTS, rows, time.perf_counter() - started)

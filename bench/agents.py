@@ -1,7 +1,7 @@
-"""Sessions of the real Claude Code: what the crib adds to what the Claude Agent SDK takes by itself.
+"""Sessions of the real Claude Code: the overhead of the crib beside the Claude Agent SDK alone.
 
-Both sides run in one process, which has nothing else to do, and take turns; the model is a process of its own. Alone:
-`python -m bench.agents`.
+Both run in one idle process and take turns. The model is a separate process. Run alone: `python -m bench.agents`.
+
 """
 
 import json
@@ -30,7 +30,7 @@ from toolcrib.tools import ToolServer, tool
 
 STARTS = 9
 ROUNDS = 3
-"""How often both sides start, and how often they do more than that."""
+"""The number of starts per side, and the number of further rounds."""
 TURNS = 12
 MODEL = "claude-sonnet-4-5"
 HELLO, MANY = "Go on. [[script:hello]]", "Go on. [[script:calls]]"
@@ -38,26 +38,26 @@ HELLO, MANY = "Go on. [[script:hello]]", "Go on. [[script:calls]]"
 
 @tool(read_only=True)
 async def echo(text: str) -> str:
-    """Say something again."""
+    """Return the text."""
     return text
 
 
 @dataclass
 class Side:
-    """What one side took: seconds to first words, seconds of a later turn, CPU seconds of a call."""
+    """Results of one side: seconds to the first words, seconds of a later turn, CPU seconds of a call."""
 
     first: list[float] = field(default_factory=list[float])
     turns: list[float] = field(default_factory=list[float])
     calls: list[float] = field(default_factory=list[float])
 
     def medians(self) -> tuple[float, float, float]:
-        """The usual ones."""
+        """Return the median of each result."""
         return statistics.median(self.first), statistics.median(self.turns), statistics.median(self.calls)
 
 
 @asynccontextmanager
 async def _alone(environment: Environment, folder: Path) -> AsyncGenerator[Any]:
-    """A conversation with the SDK itself, with the same tool, which it may use."""
+    """Open a conversation with the SDK alone, with the same tool allowed."""
     from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, SdkMcpTool, create_sdk_mcp_server
 
     async def handle(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +91,7 @@ async def _said(session: OpenSession, prompt: str) -> AsyncIterator[str]:
 
 
 async def _until(said: AsyncIterator[str], *wanted: str) -> float:
-    """When the first of these came; all is read."""
+    """Read all messages, and return when the first message of this kind arrived."""
     at: float | None = None
     async for kind in said:
         at = time.perf_counter() if at is None and kind in wanted else at
@@ -100,8 +100,8 @@ async def _until(said: AsyncIterator[str], *wanted: str) -> float:
     return at
 
 
-async def _without(environment: Environment, folder: Path, side: Side, *, is_whole: bool) -> None:
-    """One conversation with the SDK itself."""
+async def _measure_sdk(environment: Environment, folder: Path, side: Side, *, is_whole: bool) -> None:
+    """Measure one conversation with the SDK alone."""
     started = time.perf_counter()
     async with _alone(environment, folder) as client:
         side.first.append(await _until(_said_alone(client, HELLO), "StreamEvent") - started)
@@ -115,8 +115,8 @@ async def _without(environment: Environment, folder: Path, side: Side, *, is_who
         side.calls.append((time.process_time() - started) / CALLS)
 
 
-async def _with(crib: Crib, folder: Path, side: Side, *, is_whole: bool) -> None:
-    """One session of the crib."""
+async def _measure_crib(crib: Crib, folder: Path, side: Side, *, is_whole: bool) -> None:
+    """Measure one session of the crib."""
     started = time.perf_counter()
     async with crib.session(mode="acceptEdits", cwd=folder, model=MODEL) as session:
         side.first.append(await _until(_said(session, HELLO), "text_delta") - started)
@@ -131,27 +131,27 @@ async def _with(crib: Crib, folder: Path, side: Side, *, is_whole: bool) -> None
 
 
 async def compare(folder: Path, model: str) -> None:
-    """Both sides in turns; the medians of each as a line of JSON."""
+    """Measure both sides in turns, and print their medians as a line of JSON."""
     for name in ("user", "project"):
         (folder / name).mkdir()
     environment = claude_environment(folder / "user", model)
-    without, with_it = Side(), Side()
+    with_sdk, with_crib = Side(), Side()
     async with Crib(Settings(home=folder / "home", port=0), environment=environment) as crib:
         crib.register(ToolServer("tools", tools=[echo]))
-        await _without(environment, folder / "project", Side(), is_whole=False)  # what both load is loaded once
+        await _measure_sdk(environment, folder / "project", Side(), is_whole=False)  # loads what both sides share
         for number in range(STARTS):
-            await _without(environment, folder / "project", without, is_whole=number < ROUNDS)
-            await _with(crib, folder / "project", with_it, is_whole=number < ROUNDS)
-    print(json.dumps([without.medians(), with_it.medians()]), flush=True)
+            await _measure_sdk(environment, folder / "project", with_sdk, is_whole=number < ROUNDS)
+            await _measure_crib(crib, folder / "project", with_crib, is_whole=number < ROUNDS)
+    print(json.dumps([with_sdk.medians(), with_crib.medians()]), flush=True)
 
 
 def measure_agents(folder: Path) -> list[Row]:
-    """Compare in a process of its own, whose variables are those of Claude Code alone."""
+    """Compare in a new process that has only the variables of Claude Code."""
     if find_spec("claude_agent_sdk") is None:
         return [Row("sessions of Claude Code", "s", None)]
     place = folder / "agents"
     place.mkdir()
-    with subjects.thinker(folder) as model:
+    with subjects.model_server(folder) as model:
         command = [sys.executable, "-m", "bench.agents", str(place), model]
         variables = {**claude_environment(place, model), "PYTHONPATH": str(subjects.ROOT)}
         done = subprocess.run(
@@ -160,11 +160,11 @@ def measure_agents(folder: Path) -> list[Row]:
     (first, turn, call), (crib_first, crib_turn, crib_call) = json.loads(done.stdout)
     return [
         Row("first words of a new session, beyond the SDK's own", "s", crib_first - first, limit=0.6),
-        Row("  from its creation on", "s", crib_first, first),
+        Row("  since its creation", "s", crib_first, first),
         Row("next turn of a session, beyond the SDK's own", "ms", 1000 * (crib_turn - turn), limit=50),
         Row("  from prompt to end", "ms", 1000 * crib_turn, 1000 * turn),
         Row("CPU of a call in a session, beyond the SDK's own", "ms", 1000 * (crib_call - call), limit=2),
-        Row("  with reading and telling what the model says", "ms", 1000 * crib_call, 1000 * call),
+        Row("  with reading and emitting the model's answer", "ms", 1000 * crib_call, 1000 * call),
     ]
 
 

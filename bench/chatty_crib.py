@@ -1,6 +1,7 @@
 """A crib with many sessions whose agents produce events on request: `python -m bench.chatty_crib HOME`.
 
-A prompt `5000 0.001` is answered with that many events, that many seconds apart.
+The prompt `5000 0.001` is answered with 5000 events, 0.001 seconds apart.
+
 """
 
 import json
@@ -24,19 +25,19 @@ STORED = 1_000
 TEXT = "A piece of what a model says, about as long as they are when they come one by one. "
 
 
-class Talker:
+class EventRunner:
     """A runtime without a model."""
 
     name = "talker"
 
     @asynccontextmanager
-    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator["Talk"]:
-        """Begin."""
-        yield Talk(host)
+    async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator["EventConversation"]:
+        """Open a conversation."""
+        yield EventConversation(host)
 
 
-class Talk:
-    """A conversation with it."""
+class EventConversation:
+    """A conversation of this runtime."""
 
     runtime = None
 
@@ -44,39 +45,39 @@ class Talk:
         self._desk = host
 
     async def turn(self, text: str) -> TurnEnd:
-        """Talk."""
+        """Emit the requested events."""
         many, rest = text.split()
         for number in range(int(many)):
-            # Each is a message of its own, so that none is put to the one before.
+            # Each is a separate message, so that none is appended to the one before.
             self._desk.emit("text_delta", {"messageId": f"msg_{number}", "text": TEXT})
             await anyio.sleep(float(rest))
         return TurnEnd("completed")
 
     async def interrupt(self) -> None:
-        """Never needed."""
+        """Do nothing."""
 
     async def set_mode(self, mode: Mode) -> None:
-        """Means nothing."""
+        """Do nothing."""
 
     async def set_model(self, model: str | None) -> None:
-        """Means nothing."""
+        """Do nothing."""
 
     async def servers(self) -> tuple[ServerHealth, ...]:
-        """There are none."""
+        """Return no servers."""
         return ()
 
 
 async def fill(crib: Crib, cwd: str) -> None:
-    """Have many sessions."""
+    """Create many sessions."""
     for number in range(STORED):
-        await crib.sessions.create(NewSession("api", cwd, title=f"Session {number}", runner=Talker.name))
+        await crib.sessions.create(NewSession("api", cwd, title=f"Session {number}", runner=EventRunner.name))
 
 
 async def main(home: Path) -> None:
-    """Serve until ended."""
+    """Serve until terminated."""
     environment = Environment({"HOME": str(home.parent)})
     async with hold(Settings(home=home), kind="serve", port=0, environment=environment) as holding:
-        holding.crib.runners.add(Talker())
+        holding.crib.runners.add(EventRunner())
         await fill(holding.crib, str(home.parent))
         print(json.dumps({"event": "ready", "mcp": holding.mcp_url}), flush=True)
         await anyio.sleep_forever()

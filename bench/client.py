@@ -1,7 +1,8 @@
-"""A bare MCP client of spec 2026-07-28 over HTTP/1.1, so that what is measured is the server.
+"""A minimal MCP client of spec 2026-07-28 over HTTP/1.1, so that a measurement shows the server.
 
-Requests are bytes made beforehand, only the id is put in; answers are cut at their Content-Length and not parsed here.
-Nothing in it knows which server it talks to.
+Requests are prepared as bytes; only the id is filled in. Answers are split at their Content-Length and not parsed here.
+The client treats all servers alike.
+
 """
 
 import asyncio
@@ -25,19 +26,19 @@ MakeRequest = Callable[[int], bytes]
 
 
 class BadAnswer(Exception):
-    """The server answered something else than the success that was to be measured."""
+    """The server answered something other than the expected success."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where an MCP endpoint is and what it takes to be let in."""
+    """The URL of an MCP endpoint and its credentials."""
 
     url: str
     token: str | None = None
 
 
 def prepare(address: Address, method: str, params: dict[str, Any], name: str | None = None) -> MakeRequest:
-    """A function from id to the whole request: head and body."""
+    """Return a function from id to the whole request: head and body."""
     parts = urlsplit(address.url)
     body = json.dumps({"jsonrpc": "2.0", "id": FIRST_ID, "method": method, "params": {**params, "_meta": ENVELOPE}})
     head = [
@@ -56,7 +57,7 @@ def prepare(address: Address, method: str, params: dict[str, Any], name: str | N
 
 
 def plain(address: Address, method: str, path: str) -> bytes:
-    """A request without a body for a path beside the endpoint."""
+    """Return a request without a body for a path beside the endpoint."""
     head = [
         f"{method} {path} HTTP/1.1",
         f"Host: {urlsplit(address.url).netloc}",
@@ -67,7 +68,7 @@ def plain(address: Address, method: str, path: str) -> bytes:
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection with one request under way."""
+    """One keep-alive connection with one request in flight."""
 
     def __init__(self) -> None:
         self._received = bytearray()
@@ -89,12 +90,12 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Whoever waits is told."""
+        """Fail the request in flight."""
         if self._waiting and not self._waiting.done():
             self._waiting.set_exception(BadAnswer("The server closed the connection."))
 
     def data_received(self, data: bytes) -> None:
-        """Collect until the answer is whole."""
+        """Collect data until the answer is complete."""
         received = self._received
         received += data
         if not self._whole:
@@ -123,7 +124,7 @@ class Connection(asyncio.Protocol):
             waiting.set_result(outcome)
 
     def send(self, request: bytes) -> "asyncio.Future[bytes]":
-        """Send one request; the future is its body."""
+        """Send one request. The future resolves to the body of its answer."""
         assert self._transport is not None
         self._waiting = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -136,7 +137,7 @@ class Connection(asyncio.Protocol):
 
 
 async def load(address: Address, make: MakeRequest, expect: bytes, concurrency: int, seconds: float) -> list[float]:
-    """Keep `concurrency` requests under way for some seconds; the latency of each in seconds."""
+    """Keep `concurrency` requests in flight for some seconds. Return the latency of each in seconds."""
     connections = [await Connection.open(address) for _ in range(concurrency)]
     latencies: list[float] = []
     clock = time.perf_counter
@@ -165,7 +166,7 @@ async def load(address: Address, make: MakeRequest, expect: bytes, concurrency: 
 
 
 async def list_all(address: Address, connection: Connection) -> tuple[int, int, int]:
-    """One whole `tools/list`, page by page: tools, pages, bytes."""
+    """Fetch one whole `tools/list`, page by page. Return the numbers of tools, pages and bytes."""
     tools = pages = size = 0
     cursor: str | None = None
     while True:

@@ -1,4 +1,4 @@
-"""Five hundred files of many tools in a deep repository: what reading, judging and merging them takes."""
+"""Measures discovery of 500 configuration files of many apps in a deep repository."""
 
 import json
 import time
@@ -13,7 +13,7 @@ RUNS = 3
 
 
 def write_configs(root: Path) -> Path:
-    """The repository; gives its deepest directory, from which all files count."""
+    """Write the repository and return its deepest directory, from which all files apply."""
     rows = [row for row in TABLE if row.scope == "project" and row.path.endswith("json") and "*" not in row.path]
     (root / ".git").mkdir(parents=True)
     deepest = root.joinpath(*(f"level{level}" for level in range(LEVELS)))
@@ -29,7 +29,7 @@ def write_configs(root: Path) -> Path:
 
 
 def discover_seconds(folder: Path) -> float:
-    """The best of a few runs, by the clock."""
+    """Return the best wall time of a few runs."""
     deepest = write_configs(folder / "repository")
     taken: list[float] = []
     for _ in range(RUNS):

@@ -1,6 +1,7 @@
-"""Context economy: one task with 200 tools listed, with search mode and with code mode; queries, indexing and programs.
+"""Context economy: one task with 200 listed tools, in search mode and in code mode; queries, indexing and programs.
 
 `python -m bench.context` prints the table of docs/context.md.
+
 """
 
 import time
@@ -43,25 +44,25 @@ tickets = [await desk_read_ticket(number=number) for number in range({TICKETS})]
 
 @tool(read_only=True)
 async def read_ticket(number: int) -> dict[str, object]:
-    """Read a ticket of the help desk: its state, its author and its whole text."""
+    """Return a help desk ticket: its state, its author and its whole text."""
     return {"number": number, "state": "open" if number % 3 else "closed", "author": "ann", "text": "It broke. " * 150}
 
 
 @dataclass
 class Spent:
-    """What one way of doing the task costs."""
+    """The tokens and calls of one way of doing the task."""
 
     definitions: int
     messages: int = 0
     round_trips: int = 0
 
     def add(self, sent: JsonObject, result: CallResult) -> None:
-        """Count one call of the model: its arguments, and the result it reads."""
+        """Count one call of the model: its arguments, and the result that it reads."""
         self.messages += estimate_bytes(len(dumps(sent))) + estimate_bytes(len(dumps(list(result.content))))
         self.round_trips += 1
 
 
-def made_up(number: int) -> Tool:
+def sample_tool(number: int) -> Tool:
     """Return one of many tools of ordinary size."""
     verb, noun = _VERBS[number % 10], _NOUNS[number // 10 % 10]
     schema = {
@@ -85,7 +86,7 @@ def index_of(tools: list[Tool]) -> ToolIndex:
 async def with_crib(
     folder: Path, work: Callable[[Crib, Principal, ProgramInterpreter], Awaitable[list[Made]]]
 ) -> list[Made]:
-    """Do work with a crib that has the tool of the task."""
+    """Run `work` with a crib that has the tool of the task."""
     interpreter = ProgramInterpreter()
     async with Crib(Settings(home=folder)) as crib:
         crib.register(ToolServer("desk", tools=[read_ticket]))
@@ -98,7 +99,7 @@ async def with_crib(
 async def compare(crib: Crib, owner: Principal, interpreter: ProgramInterpreter) -> list[str]:
     """Do one task in three ways, and return the rows of a table."""
     ticket = crib.gate.find(owner, ToolRef("desk", "read_ticket"))
-    tools = sorted([*(made_up(number) for number in range(TOOLS - 1)), ticket], key=lambda each: each.ref)
+    tools = sorted([*(sample_tool(number) for number in range(TOOLS - 1)), ticket], key=lambda each: each.ref)
     names = {each.ref: f"{each.ref.server}_{each.ref.tool}" for each in tools}
     listed = Spent(sum(definition_tokens(names[each.ref], each) for each in tools))
     search = Spent(sum(estimate_bytes(len(dumps(each))) for each in search_tools.DEFINITIONS))
@@ -133,7 +134,7 @@ async def program_rows(crib: Crib, owner: Principal, interpreter: ProgramInterpr
 
 def measure_context(folder: Path) -> list[Row]:
     """Measure searching, indexing and programs."""
-    tools = [made_up(number) for number in range(10_000)]
+    tools = [sample_tool(number) for number in range(10_000)]
     started = time.process_time()
     index_of(tools)
     rows = [Row("index 10,000 tools, CPU", "s", time.process_time() - started, limit=1)]

@@ -15,7 +15,7 @@ import uvicorn
 
 
 def main() -> None:
-    """Listen, say where, serve."""
+    """Listen, print the ready line, and serve."""
     target, *words = sys.argv[1:]
     if not target.startswith("http"):
         transports = import_module("fastmcp.client.transports")

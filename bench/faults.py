@@ -1,14 +1,15 @@
-"""Calls of a healthy server while another one misbehaves: what they take, beside the same calls while it is quiet.
+"""Calls of a healthy server while another server misbehaves, beside the same calls while it is quiet.
 
-One crib lives through all faults, with the healthy server connected all the time; each bad server is put into its file,
-is quiet at first, then gets into trouble again and again through calls and REST, and is taken out. Every answer that
-the trouble brings is checked, so that the fault is known to go on while the calls are measured. Some are trouble when
-they come: then that is measured. Bad servers are processes of their own: on two processors, one that works all the time
-leaves one for client, crib and healthy server.
+One crib lives through all faults, with the healthy server connected all the time. Each bad server is added to its
+file, is quiet at first, then misbehaves again and again on request, and is removed. Every answer to these requests is
+checked, so that the fault is known to happen during the measurement. Some faults happen when the servers are added;
+then that is measured. Bad servers are separate processes: on two processors, one that is always busy leaves one
+processor for the client, the crib and the healthy server.
 
-Calls are made one at a time. One that takes long keeps others from being made, so each counts as all that would have
-begun while it lasted: the numbers are those of somebody who calls at any moment. Alone, or only the faults with a word
-in their names: `python -m bench.faults [WORD]`.
+Calls are made one at a time. A slow call delays the next ones, so it counts as all calls that would have begun
+meanwhile: the numbers are those of a caller at any moment. Run alone, or with the faults whose names contain a word:
+`python -m bench.faults [WORD]`.
+
 """
 
 import asyncio
@@ -35,7 +36,7 @@ from bench.subjects import Subject, stdio_entry, write_servers
 LIMIT = 3.0
 ALONE_SECONDS = 0.6
 PAUSE = 0.01
-"""Between two times of getting a server into trouble, so that what is measured is the trouble and not the asking."""
+"""Seconds between two requests for the fault, so that the fault is measured and not the requests."""
 SETTLED_SECONDS = 30
 ANSWER_SECONDS = 30
 LOOK_EVERY = 0.05
@@ -43,8 +44,8 @@ HEALTHY = "bench"
 UNSETTLED = ("connecting", "not_checked")
 
 
-class Trouble:
-    """Gets servers into trouble until it is told to end; `times` counts how often."""
+class FaultTrigger:
+    """Triggers a fault until it is ended. `times` counts how often."""
 
     def __init__(self, address: Address, fault: Fault) -> None:
         self._address = address
@@ -53,14 +54,14 @@ class Trouble:
         self._is_over = False
         self.times = 0
 
-    async def go_on(self) -> None:
-        """All who do so, each to the end of what it is at: nothing is left for the next fault."""
+    async def run(self) -> None:
+        """Run all triggers until each has finished its request, so that nothing is left for the next fault."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._at_once):
                 group.create_task(self._act(number))
 
     def end(self) -> None:
-        """Begin nothing new."""
+        """Start no more requests."""
         self._is_over = True
 
     async def _act(self, number: int) -> None:
@@ -70,8 +71,8 @@ class Trouble:
                 act, request = self._requests[number % len(self._requests)]
                 async with asyncio.timeout(ANSWER_SECONDS):
                     body = await connection.send(request)
-                if act.told not in body:
-                    raise BadAnswer(f"{act}: expected {act.told!r} in {body[:600]!r}")
+                if act.expected not in body:
+                    raise BadAnswer(f"{act}: expected {act.expected!r} in {body[:600]!r}")
                 self.times += 1
                 number += 1
                 await asyncio.sleep(PAUSE)
@@ -80,7 +81,7 @@ class Trouble:
 
 
 async def until_settled(crib: Subject, names: Sequence[str]) -> None:
-    """Wait until these servers are connected or have failed, and no others but the healthy one are there."""
+    """Wait until exactly these servers and the healthy one are configured, and each is connected or has failed."""
     ask, connection = plain(crib.address, "GET", "/api/servers"), await Connection.open(crib.address)
     states: dict[str, str] = {}
     try:
@@ -96,7 +97,7 @@ async def until_settled(crib: Subject, names: Sequence[str]) -> None:
 
 
 async def configure(crib: Subject, home: Path, servers: Mapping[str, Entry]) -> None:
-    """Have these servers beside the healthy one."""
+    """Configure these servers beside the healthy one."""
     write_servers(home, {HEALTHY: stdio_entry(), **servers})
     connection = await Connection.open(crib.address)
     try:
@@ -107,7 +108,7 @@ async def configure(crib: Subject, home: Path, servers: Mapping[str, Entry]) -> 
 
 
 async def until_known(crib: Subject, acts: Sequence[Act]) -> None:
-    """Wait until the tools of these can be called, which is later than their servers are connected."""
+    """Wait until the tools of these acts can be called, which is later than their servers are connected."""
     for path in {f"/api/tools/{act.server}/{act.tool}" for act in acts if act.tool}:
         async with asyncio.timeout(SETTLED_SECONDS):
             while True:
@@ -122,27 +123,27 @@ async def until_known(crib: Subject, acts: Sequence[Act]) -> None:
 
 
 async def calls(crib: Subject, seconds: float) -> list[float]:
-    """Calls of the healthy server one at a time; what each took in milliseconds."""
+    """Call the healthy server one at a time. Return the milliseconds of each call."""
     make = prepare(crib.address, "tools/call", {"name": crib.tool, "arguments": {"text": TEXT}}, crib.tool)
     return [1000 * taken for taken in await load(crib.address, make, TEXT.encode(), 1, seconds)]
 
 
 def at_any_moment(latencies: Sequence[float], step: float) -> list[float]:
-    """What calls take that begin each `step`, whether the one before has ended or not."""
+    """Return the durations of calls that begin each `step`, whether or not the one before has ended."""
     return [taken - over * step for taken in latencies for over in range(max(1, int(taken / step)))]
 
 
 @dataclass(frozen=True)
-class Felt:
-    """What calls took while a fault went on and before: medians, what nine of ten stay below, the slowest."""
+class Impact:
+    """Durations of calls before and during a fault: the median, the 90th percentile, and the slowest."""
 
     what: str
     alone: tuple[float, float, float]
     beside: tuple[float, float, float]
 
     @classmethod
-    def of(cls, what: str, alone: Sequence[float], beside: Sequence[float]) -> "Felt":
-        """From all latencies."""
+    def of(cls, what: str, alone: Sequence[float], beside: Sequence[float]) -> "Impact":
+        """Summarise all latencies."""
         step = statistics.median(alone)
 
         def summary(latencies: Sequence[float]) -> tuple[float, float, float]:
@@ -152,64 +153,64 @@ class Felt:
         return cls(what, summary(alone), summary(beside))
 
     def rows(self) -> list[Row]:
-        """The median is judged."""
+        """Return the rows; only the median has a target."""
         return [
             Row(f"call beside {self.what}, p50", "ms", self.beside[0], self.alone[0], LIMIT, True, "alone"),
             Row(f"  p90 beside {self.what}", "ms", self.beside[1], self.alone[1]),
         ]
 
 
-async def put_in(crib: Subject, home: Path, fault: Fault) -> None:
-    """Have the servers of a fault, ready for what is done to them."""
+async def add_servers(crib: Subject, home: Path, fault: Fault) -> None:
+    """Add the servers of a fault, ready for its requests."""
     await configure(crib, home, fault.servers)
     await until_known(crib, fault.acts)
 
 
-async def meet(crib: Subject, home: Path, fault: Fault) -> Felt:
-    """One fault that lasts from its servers being put in until they are known."""
+async def measure_arrival(crib: Subject, home: Path, fault: Fault) -> Impact:
+    """Measure a fault that lasts from adding its servers until their tools are known."""
     alone, beside = await calls(crib, ALONE_SECONDS), list[float]()
-    coming = asyncio.create_task(put_in(crib, home, fault))
-    while not coming.done():
+    adding = asyncio.create_task(add_servers(crib, home, fault))
+    while not adding.done():
         beside += await calls(crib, ALONE_SECONDS)
-    await coming
+    await adding
     await configure(crib, home, {})
-    return Felt.of(fault.what, alone, beside)
+    return Impact.of(fault.what, alone, beside)
 
 
-async def suffer(crib: Subject, home: Path, fault: Fault) -> Felt:
-    """One fault, from its servers being put in to their being taken out."""
-    await put_in(crib, home, fault)
+async def measure_fault(crib: Subject, home: Path, fault: Fault) -> Impact:
+    """Measure a fault, from adding its servers to removing them."""
+    await add_servers(crib, home, fault)
     alone = await calls(crib, ALONE_SECONDS)
-    trouble = Trouble(crib.address, fault)
-    going_on = asyncio.create_task(trouble.go_on())
+    trigger = FaultTrigger(crib.address, fault)
+    triggering = asyncio.create_task(trigger.run())
     await asyncio.sleep(PAUSE)
     beside = await calls(crib, fault.seconds)
-    trouble.end()
-    await going_on
-    if not trouble.times:
-        raise BadAnswer(f"There was no trouble with {fault.what}.")
+    trigger.end()
+    await triggering
+    if not trigger.times:
+        raise BadAnswer(f"The fault {fault.what} did not happen.")
     await configure(crib, home, {})
-    return Felt.of(fault.what, alone, beside)
+    return Impact.of(fault.what, alone, beside)
 
 
-async def suffer_all(crib: Subject, home: Path, chosen: Sequence[Fault]) -> list[Felt]:
-    """All faults, one after the other."""
+async def measure_all(crib: Subject, home: Path, chosen: Sequence[Fault]) -> list[Impact]:
+    """Measure all faults, one after the other."""
     await until_connected(crib, 1, 1)
     await until_shown(crib, 1)
     await calls(crib, ALONE_SECONDS)
-    return [await (meet if fault.is_coming else suffer)(crib, home, fault) for fault in chosen]
+    return [await (measure_arrival if fault.is_arrival else measure_fault)(crib, home, fault) for fault in chosen]
 
 
 def measure_faults(folder: Path, word: str = "") -> list[Row]:
-    """Start what is healthy and what is not, and measure; only the faults with this word."""
+    """Start the healthy and the faulty servers, and measure the faults whose names contain this word."""
     home = folder / "faults"
     write_servers(home, {HEALTHY: stdio_entry()})
     with ExitStack() as stack:
         url = stack.enter_context(subjects.faulty_http_server(folder))
         crib = stack.enter_context(subjects.crib("crib", home))
-        felt = uvloop.run(suffer_all(crib, home, [fault for fault in faults(url) if word in fault.what]))
-    slowest = max(each.beside[2] for each in felt), max(each.alone[2] for each in felt)
-    return [*(row for each in felt for row in each.rows()), Row("  slowest call beside any of them", "ms", *slowest)]
+        impacts = uvloop.run(measure_all(crib, home, [fault for fault in faults(url) if word in fault.what]))
+    slowest = max(each.beside[2] for each in impacts), max(each.alone[2] for each in impacts)
+    return [*(row for each in impacts for row in each.rows()), Row("  slowest call beside any fault", "ms", *slowest)]
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ REFUSED = b"HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Bearer\r\nContent-Len
 MISSING = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 
 
-def answered(request: dict[str, Any]) -> bytes:
-    """A whole answer to what is no call."""
+def answer_of(request: dict[str, Any]) -> bytes:
+    """Return the whole answer to a request that is not a call."""
     answer: Shape = {"jsonrpc": "2.0", "id": request.get("id")}
     match request["method"]:
         case "server/discover":
@@ -39,7 +39,7 @@ def answered(request: dict[str, Any]) -> bytes:
 
 
 async def misbehave(path: str, writer: asyncio.StreamWriter) -> None:
-    """What a call meets."""
+    """Answer a call in the way of its path."""
     match path:
         case "/resets":
             writer.transport.abort()
@@ -54,7 +54,7 @@ async def misbehave(path: str, writer: asyncio.StreamWriter) -> None:
 
 
 async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One connection, request by request."""
+    """Handle one connection, request by request."""
     try:
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower()
@@ -65,7 +65,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             elif (request := json.loads(body))["method"] == "tools/call":
                 await misbehave(path, writer)
             else:
-                writer.write(answered(request))
+                writer.write(answer_of(request))
     except (ConnectionError, asyncio.IncompleteReadError):
         pass
     finally:
@@ -73,7 +73,7 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def main() -> None:
-    """Listen, say where, serve."""
+    """Listen, print the ready line, and serve."""
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     print(json.dumps({"event": "ready", "mcp": url}), flush=True)

@@ -1,7 +1,8 @@
 """Calls and lists of upstream servers through the crib, beside the SDK's own server and a FastMCP proxy.
 
-CPU is that of whoever stands between client and upstream, never of the upstream. The stdio upstream is a light one; the
-one over HTTP is the SDK's own server, which is also the reference when asked directly.
+CPU is that of the proxy between client and upstream, never of the upstream. The stdio upstream is a light one. The HTTP
+upstream is the SDK's own server, which is also the reference when called directly.
+
 """
 
 import asyncio
@@ -17,18 +18,18 @@ from bench import subjects
 from bench.client import Connection, list_all, plain
 from bench.loads import CONCURRENCIES, Tallies, calls, listing
 from bench.report import Row
-from bench.subjects import PEERS, Subject, child, stdio_entry, write_servers
+from bench.subjects import PEERS, Subject, light_upstream_command, stdio_entry, write_servers
 
 ROUNDS = 8
 MANY = 5_000
 CONNECTED_SECONDS = 60
 SERVER = "bench"
 TARGETS = {"stdio": (0.8, 4.0), "HTTP": (1.5, 30.0)}
-"""Of each kind of upstream: CPU over the SDK server's at most, a FastMCP proxy's CPU over ours at least."""
+"""Per kind of upstream: the most CPU relative to the SDK server, and the least of a FastMCP proxy relative to ours."""
 
 
 async def until_connected(crib: Subject, count: int, tools: int, every: float = 0.05) -> None:
-    """Wait until so many servers of the crib are connected, each with so many tools."""
+    """Wait until this many servers of the crib are connected, each with this many tools."""
     ask = plain(crib.address, "GET", "/api/servers")
     connection = await Connection.open(crib.address)
     listed: list[dict[str, Any]] = []
@@ -44,7 +45,7 @@ async def until_connected(crib: Subject, count: int, tools: int, every: float = 
 
 
 async def until_shown(crib: Subject, tools: int, every: float = 0.05) -> None:
-    """Wait until the endpoint lists so many tools, which is later than the servers are connected."""
+    """Wait until the endpoint lists this many tools, which is later than the servers are connected."""
     connection, shown = await Connection.open(crib.address), 0
     try:
         async with asyncio.timeout(CONNECTED_SECONDS):
@@ -59,7 +60,7 @@ async def until_shown(crib: Subject, tools: int, every: float = 0.05) -> None:
 
 @contextmanager
 def crib_before(name: str, folder: Path, entry: dict[str, object], tools: int = 1) -> Generator[Subject]:
-    """A crib with one upstream, connected."""
+    """Run a crib with one connected upstream."""
     home = folder / name
     write_servers(home, {SERVER: entry})
     with subjects.crib(name, home) as crib:
@@ -68,8 +69,8 @@ def crib_before(name: str, folder: Path, entry: dict[str, object], tools: int = 
         yield crib
 
 
-def ours(tallies: Tallies) -> list[Row]:
-    """The crib's rows beside the SDK's own server."""
+def crib_rows(tallies: Tallies) -> list[Row]:
+    """Return the crib's rows, beside the SDK's own server."""
     return [
         Row(
             f"CPU per call, {kind} upstream, {c} at a time", "ms",
@@ -80,12 +81,12 @@ def ours(tallies: Tallies) -> list[Row]:
     ]  # fmt: skip
 
 
-def theirs(tallies: Tallies) -> list[Row]:
-    """How much more a FastMCP proxy takes."""
+def proxy_rows(tallies: Tallies) -> list[Row]:
+    """Return the CPU of a FastMCP proxy relative to the crib."""
     with_peers = ("peer-stdio", CONCURRENCIES[0]) in tallies
     return [
         Row(
-            f"  CPU of a FastMCP proxy over ours, {kind} upstream, {c} at a time", "×",
+            f"  CPU of a FastMCP proxy over crib_rows, {kind} upstream, {c} at a time", "×",
             tallies[f"peer-{kind}", c].cpu_ms / tallies[f"crib-{kind}", c].cpu_ms if with_peers else None,
             limit=limit, at_least=True,
         )
@@ -95,17 +96,17 @@ def theirs(tallies: Tallies) -> list[Row]:
 
 
 def start_peers(stack: ExitStack, folder: Path, upstream: str) -> list[Subject]:
-    """FastMCP proxies before the same upstreams; none where FastMCP is not installed."""
+    """Start FastMCP proxies before the same upstreams, if FastMCP is installed."""
     if not PEERS.exists():
         return []
     return [
-        stack.enter_context(subjects.peer("peer-stdio", folder, *child())),
-        stack.enter_context(subjects.peer("peer-HTTP", folder, upstream)),
+        stack.enter_context(subjects.fastmcp_proxy("peer-stdio", folder, *light_upstream_command())),
+        stack.enter_context(subjects.fastmcp_proxy("peer-HTTP", folder, upstream)),
     ]
 
 
 def latencies(tallies: Tallies) -> Sequence[Row]:
-    """What a caller waits, for information."""
+    """Return the latencies of callers, for information."""
     direct = tallies["sdk", 1].percentile_ms(50)
     return [
         Row(f"call p50, {kind} upstream, one at a time", "ms", tallies[f"crib-{kind}", 1].percentile_ms(50), direct)
@@ -114,10 +115,10 @@ def latencies(tallies: Tallies) -> Sequence[Row]:
 
 
 def measure_upstream_calls(folder: Path) -> list[Row]:
-    """Calls of the same echo through each kind of upstream."""
+    """Measure calls of the same echo through each kind of upstream."""
     with ExitStack() as stack:
-        sdk = stack.enter_context(subjects.other("sdk", folder))
-        upstream = stack.enter_context(subjects.other("sdk", folder)).address.url
+        sdk = stack.enter_context(subjects.reference_server("sdk", folder))
+        upstream = stack.enter_context(subjects.reference_server("sdk", folder)).address.url
         running = [
             sdk,
             stack.enter_context(crib_before("crib-stdio", folder, stdio_entry())),
@@ -125,11 +126,11 @@ def measure_upstream_calls(folder: Path) -> list[Row]:
             *start_peers(stack, folder, upstream),
         ]
         tallies = uvloop.run(calls(running, ROUNDS))
-    return [*latencies(tallies), *ours(tallies), *theirs(tallies)]
+    return [*latencies(tallies), *crib_rows(tallies), *proxy_rows(tallies)]
 
 
 def measure_upstream_lists(folder: Path) -> list[Row]:
-    """Whole lists of many tools of an upstream."""
+    """Measure whole lists of an upstream with many tools."""
     with crib_before("crib-many", folder, stdio_entry(MANY), MANY) as crib:
         value, pages = uvloop.run(listing(crib, MANY))
         memory = crib.rss_mb()

@@ -15,8 +15,8 @@ KEPT: Shape = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 INFO: Shape = {"name": "bench", "version": "1"}
 
 
-def offered(count: int) -> list[Shape]:
-    """All tools, as a client sees them."""
+def list_tools(count: int) -> list[Shape]:
+    """Return all tools, as a client sees them."""
     schema = many_schema()
     names = (f"tool_{number:04}" for number in range(count - 1))
     many: list[Shape] = [{"name": name, "description": DESCRIPTION, "inputSchema": schema} for name in names]
@@ -24,7 +24,7 @@ def offered(count: int) -> list[Shape]:
 
 
 def result_of(method: str, params: Shape, tools: list[Shape]) -> Shape | None:
-    """The answer to a request; None for what is not known here."""
+    """Return the answer to a request, or None for an unknown method."""
     match method, params:
         case "tools/call", {"arguments": {"text": str(text)}}:
             return {"content": [{"type": "text", "text": text}], "isError": False, "resultType": "complete"}
@@ -46,7 +46,7 @@ def result_of(method: str, params: Shape, tools: list[Shape]) -> Shape | None:
 
 def main() -> None:
     """Answer line by line."""
-    tools = offered(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
+    tools = list_tools(int(sys.argv[1]) if len(sys.argv) > 1 else 1)
     for line in sys.stdin.buffer:
         request = json.loads(line)
         if "id" not in request or "method" not in request:

@@ -1,4 +1,4 @@
-"""Loads on running servers: calls at several concurrencies, taking turns, and whole lists; what each server used."""
+"""Loads on running servers: calls at several concurrencies, in turns, and whole lists; and the CPU each server used."""
 
 import statistics
 import time
@@ -10,7 +10,7 @@ from bench.client import Connection, list_all, load, prepare
 from bench.subjects import Subject
 
 SECONDS = 0.4
-"""Of one turn: short ones, since the speed of a machine that is shared changes within seconds."""
+"""Seconds of one turn. Turns are short, because the speed of a shared machine changes within seconds."""
 CONCURRENCIES = (1, 16, 64)
 LIST_SECONDS = 2.0
 TEXT = "The quick brown fox jumps over the lazy dog."
@@ -18,7 +18,7 @@ TEXT = "The quick brown fox jumps over the lazy dog."
 
 @dataclass
 class Tally:
-    """What one subject did at one concurrency, over all rounds."""
+    """The results of one subject at one concurrency, over all rounds."""
 
     calls: int = 0
     cpu: float = 0.0
@@ -36,7 +36,7 @@ class Tally:
         return 1000 * self.cpu / self.calls
 
     def percentile_ms(self, percent: int) -> float:
-        """Latency that so many percent of the calls stay below."""
+        """Return a percentile of the latencies in milliseconds."""
         return 1000 * statistics.quantiles(self.latencies, n=100)[percent - 1]
 
 
@@ -44,7 +44,7 @@ Tallies = dict[tuple[str, int], Tally]
 
 
 async def one_load(subject: Subject, concurrency: int, seconds: float, tally: Tally) -> None:
-    """Call the echo for a while and add up what it took."""
+    """Call the echo for a while and add the results."""
     params = {"name": subject.tool, "arguments": {"text": TEXT}}
     make = prepare(subject.address, "tools/call", params, subject.tool)
     cpu, started = subject.cpu_seconds(), time.perf_counter()
@@ -56,7 +56,7 @@ async def one_load(subject: Subject, concurrency: int, seconds: float, tally: Ta
 
 
 async def calls(running: Sequence[Subject], rounds: int) -> Tallies:
-    """All subjects, at each concurrency, taking turns for so many rounds."""
+    """Load all subjects at each concurrency, in turns, for some rounds."""
     tallies: Tallies = defaultdict(Tally)
     for subject in running:
         await one_load(subject, 4, SECONDS / 2, Tally())
@@ -69,7 +69,7 @@ async def calls(running: Sequence[Subject], rounds: int) -> Tallies:
 
 
 async def listing(subject: Subject, many: int) -> tuple[float, int]:
-    """CPU milliseconds per whole list after the first, and the number of pages."""
+    """Return the CPU milliseconds per whole list after the first one, and the number of pages."""
     connection = await Connection.open(subject.address)
     try:
         tools, pages, _ = await list_all(subject.address, connection)

@@ -1,9 +1,10 @@
-"""A hundred upstream servers at once: how long until all are listed, beside starting the same programs directly.
+"""A hundred upstream servers at once: the time until all are listed, beside starting the same programs directly.
 
-The crib runs before it is told of them, so its own start does not count. Its events tell when all are there, as they do
-to anybody who shows servers; then the list is fetched. While they start, a tool in the crib's own process measures how
-late its event loop wakes up, and `/healthz` is asked from outside. The servers are light ones: the machine has to start
-the same processes in both cases, and what is left is the crib.
+The crib runs before the servers are added, so its own start does not count. Its events report when all are connected;
+then the list is fetched. While they start, a tool in the crib's own process measures how late its event loop wakes up,
+and `/healthz` is requested from outside. The servers are light ones: the machine starts the same processes in both
+cases, and the difference is the crib.
+
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from bench import subjects
 from bench.client import FIRST_ID, Address, BadAnswer, Connection, plain, prepare
 from bench.gateway import until_shown
 from bench.report import Row
-from bench.subjects import CHILD_VARIABLES, Subject, child, stdio_entry, write_servers
+from bench.subjects import CHILD_VARIABLES, Subject, light_upstream_command, stdio_entry, write_servers
 from toolcrib.upstream.start_limit import AT_ONCE
 
 SERVERS = 100
@@ -75,8 +76,8 @@ async def end() -> dict:
 '''
 
 
-async def _converse(process: asyncio.subprocess.Process) -> int:
-    """What any client does first: discovery, then the list."""
+async def _list_tools(process: asyncio.subprocess.Process) -> int:
+    """Do what every client does first: discovery, then the list."""
     assert process.stdin is not None
     assert process.stdout is not None
     listed: dict[str, list[object]] = {}
@@ -87,19 +88,24 @@ async def _converse(process: asyncio.subprocess.Process) -> int:
 
 
 async def directly() -> float:
-    """Seconds to start and list all servers without a crib, as many at a time as a crib starts."""
+    """Return the seconds to start and list all servers without a crib, as many at a time as a crib starts."""
     variables, free = subjects.environment(CHILD_VARIABLES), asyncio.Semaphore(AT_ONCE)
     processes: list[asyncio.subprocess.Process] = []
 
     async def one() -> None:
         async with free:
             pipe = asyncio.subprocess.PIPE
-            # In a session of its own as under the crib, for the system shares processors out by session.
+            # In a session of its own, as under the crib, because the scheduler divides processors by session.
             process = await asyncio.create_subprocess_exec(
-                *child(TOOLS), env=variables, stdin=pipe, stdout=pipe, limit=LINE_BYTES, start_new_session=True
+                *light_upstream_command(TOOLS),
+                env=variables,
+                stdin=pipe,
+                stdout=pipe,
+                limit=LINE_BYTES,
+                start_new_session=True,
             )
             processes.append(process)
-            if await _converse(process) != TOOLS:
+            if await _list_tools(process) != TOOLS:
                 raise RuntimeError("A server listed something else.")
 
     started = time.perf_counter()
@@ -116,8 +122,8 @@ async def directly() -> float:
             await process.wait()
 
 
-async def probe(address: Address, latencies: list[float]) -> None:
-    """Ask whether it is well, again and again."""
+async def poll_health(address: Address, latencies: list[float]) -> None:
+    """Request `/healthz` repeatedly and collect the latencies."""
     ask, connection = plain(address, "GET", "/healthz"), await Connection.open(address)
     try:
         while True:
@@ -130,7 +136,7 @@ async def probe(address: Address, latencies: list[float]) -> None:
 
 
 async def lag(crib: Subject, step: str) -> dict[str, Any]:
-    """Begin or end measuring the crib's event loop."""
+    """Start or stop measuring the crib's event loop."""
     name, connection = f"lag_{step}", await Connection.open(crib.address)
     try:
         request = prepare(crib.address, "tools/call", {"name": name, "arguments": {}}, name)
@@ -141,7 +147,7 @@ async def lag(crib: Subject, step: str) -> dict[str, Any]:
 
 
 async def begin_lag(crib: Subject) -> None:
-    """Begin measuring as soon as the tool for it is known, which may be after the crib says that it is ready."""
+    """Start measuring as soon as its tool is known, which may be after the crib is ready."""
     async with asyncio.timeout(10):
         while True:
             with suppress(BadAnswer):
@@ -151,7 +157,7 @@ async def begin_lag(crib: Subject) -> None:
 
 
 async def events(address: Address) -> AsyncGenerator[dict[str, Any]]:
-    """What happens in the crib from now on; the first one is empty and says that it is heard."""
+    """Yield events of the crib. The first one is empty and marks the open stream."""
     parts = urlsplit(address.url)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=LINE_BYTES)
     try:
@@ -166,7 +172,7 @@ async def events(address: Address) -> AsyncGenerator[dict[str, Any]]:
 
 
 async def until_there(heard: AsyncGenerator[dict[str, Any]]) -> float:
-    """Wait until all servers are connected and all their tools in the catalog; gives when the first was so."""
+    """Wait until all servers are connected and all tools are in the catalog. Return when the first condition held."""
     connected, tools = dict[str, float](), 0
     async with asyncio.timeout(WATCHED_SECONDS):
         async for event in heard:
@@ -180,9 +186,11 @@ async def until_there(heard: AsyncGenerator[dict[str, Any]]) -> float:
 
 
 @dataclass(frozen=True)
-class Crowd:
-    """Seconds until all were connected and until all were listed, what the crib used of a processor for it, the loop's
-    lateness, and what `/healthz` took."""
+class StartCosts:
+    """Seconds until all servers were connected and until all were listed, the crib's CPU seconds, delays of the loop,
+    and the latencies of `/healthz`.
+
+    """
 
     connected: float
     listed: float
@@ -191,16 +199,16 @@ class Crowd:
     health: list[float]
 
 
-async def through(crib: Subject, home: Path) -> Crowd:
-    """Tell a running crib of all servers, and watch."""
+async def measure_start(crib: Subject, home: Path) -> StartCosts:
+    """Add all servers to a running crib, and measure."""
     latencies: list[float] = []
     asking, heard = await Connection.open(crib.address), events(crib.address)
     await begin_lag(crib)
     await anext(heard)
-    await asking.send(plain(crib.address, "GET", "/api/servers"))  # what makes the routes belongs to the start
-    probing = asyncio.create_task(probe(crib.address, latencies))
+    await asking.send(plain(crib.address, "GET", "/api/servers"))  # creating the routes belongs to the start
+    probing = asyncio.create_task(poll_health(crib.address, latencies))
     try:
-        # Each has a word of its own, for equal definitions are one server.
+        # Each needs its own argument, because equal definitions are one server.
         write_servers(home, {f"server{number:02}": stdio_entry(TOOLS, str(number)) for number in range(SERVERS)})
         used, started = crib.cpu_seconds(), time.perf_counter()
         asked = asking.send(plain(crib.address, "POST", "/api/servers/reload"))
@@ -209,7 +217,7 @@ async def through(crib: Subject, home: Path) -> Crowd:
         listed, used = time.perf_counter() - started, crib.cpu_seconds() - used
         await asked
         late = (await lag(crib, "end"))["structuredContent"]
-        return Crowd(connected - started, listed, used, late, latencies)
+        return StartCosts(connected - started, listed, used, late, latencies)
     finally:
         probing.cancel()
         with suppress(asyncio.CancelledError):
@@ -218,14 +226,14 @@ async def through(crib: Subject, home: Path) -> Crowd:
         asking.close()
 
 
-def measure_crowd(folder: Path) -> list[Row]:
-    """All of it, and what it takes to stop."""
-    home = folder / "crowd"
+def measure_many_servers(folder: Path) -> list[Row]:
+    """Measure everything, and how long stopping takes."""
+    home = folder / "costs"
     (home / "tools").mkdir(parents=True)
     (home / "tools" / "lag.py").write_text(LAG_MODULE, encoding="utf-8")
     before = uvloop.run(directly())
     with subjects.crib("crib", home) as crib:
-        crowd = uvloop.run(through(crib, home))
+        costs = uvloop.run(measure_start(crib, home))
         memory = crib.rss_mb()
         started = time.perf_counter()
         crib.process.terminate()
@@ -234,13 +242,13 @@ def measure_crowd(folder: Path) -> list[Row]:
     direct = (before + uvloop.run(directly())) / 2  # the machine's own speed changes within seconds
     what = f"{SERVERS} servers × {TOOLS} tools"
     return [
-        Row(f"{what}: all listed", "s", crowd.listed, direct, 1.5, True, "direct"),
-        Row("  all connected", "s", crowd.connected, direct, beside="direct"),
-        Row("  CPU of the crib", "s", crowd.used),
+        Row(f"{what}: all listed", "s", costs.listed, direct, 1.5, True, "direct"),
+        Row("  all connected", "s", costs.connected, direct, beside="direct"),
+        Row("  CPU of the crib", "s", costs.used),
         Row("  memory of the crib", "MB", memory, limit=250),
-        Row("  event loop late, p99, in the process", "ms", 1000 * crowd.late["p99"], limit=50),
-        Row("    of it at work itself, not waiting for a processor, p99", "ms", 1000 * crowd.late["busy"]),
-        Row("    worst", "ms", 1000 * crowd.late["worst"]),
-        Row("  /healthz p99, from outside", "ms", 1000 * statistics.quantiles(crowd.health, n=100)[98]),
+        Row("  event loop delay, p99", "ms", 1000 * costs.late["p99"], limit=50),
+        Row("    while running, without waiting for a processor, p99", "ms", 1000 * costs.late["busy"]),
+        Row("    worst", "ms", 1000 * costs.late["worst"]),
+        Row("  /healthz, p99", "ms", 1000 * statistics.quantiles(costs.health, n=100)[98]),
         Row("  until all have stopped", "s", stopping, limit=10),
     ]

@@ -14,9 +14,9 @@ from bench.subjects import ROOT
 
 SECONDS = 1.0
 MANY, FEW = 16, 4
-"""How many call at once where no answer comes, and where one comes fast: more would be a load rather than a fault."""
+"""Concurrent callers where answers are missing, and where they are fast. More would be a load rather than a fault."""
 STOP_SECONDS = 4.5
-"""As long as ending a program takes that does not want to."""
+"""The time it takes to end a program that ignores its shutdown."""
 SHORT_MS, LONGER_MS = 250, 300
 CONNECTED = b'"state":"connected"'
 VARIABLES = {"PYTHONPATH": str(ROOT / "tests"), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -26,19 +26,20 @@ Entry = dict[str, object]
 
 @dataclass(frozen=True)
 class Act:
-    """Something that gets a server into trouble or out of it: a POST for it, or a call of its tool.
+    """A request that triggers or checks a fault: a POST for a server, or a call of its tool.
 
-    `told` has to be in the answer.
+    The answer must contain `expected`.
+
     """
 
     server: str
-    told: bytes
+    expected: bytes
     post: str = ""
     tool: str = ""
     arguments: Mapping[str, object] | None = None
 
     def request(self, address: Address) -> bytes:
-        """It as bytes."""
+        """Return the request as bytes."""
         if self.post:
             return plain(address, "POST", f"/api/servers/{self.server}/{self.post}")
         name = f"{self.server}_{self.tool}"
@@ -47,9 +48,10 @@ class Act:
 
 @dataclass(frozen=True)
 class Fault:
-    """A kind of trouble: bad servers, and what is done to them in turn, by so many at once and for so long.
+    """A kind of fault: bad servers, the requests that trigger it in turn, the number of callers, and the seconds.
 
-    Where their coming is the trouble, it lasts until what would be done to them can be, and nothing is.
+    If `is_arrival`, adding the servers is the fault; it lasts until their tools are known, and no request is sent.
+
     """
 
     what: str
@@ -57,36 +59,36 @@ class Fault:
     acts: Sequence[Act]
     at_once: int = 1
     seconds: float = SECONDS
-    is_coming: bool = False
+    is_arrival: bool = False
 
 
 def faults(url: str) -> list[Fault]:
-    """All of them; `url` is where addresses misbehave."""
+    """Return all faults. `url` is that of the faulty HTTP server."""
     return [*_greetings(), *_outputs(), *_lists(), *_addresses(url), *_stops()]
 
 
-def call(tool: str, told: str, server: str = "bad", **arguments: object) -> Act:
-    """A call."""
-    return Act(server, told.encode(), tool=tool, arguments=arguments)
+def call(tool: str, expected: str, server: str = "bad", **arguments: object) -> Act:
+    """Return a call of a tool."""
+    return Act(server, expected.encode(), tool=tool, arguments=arguments)
 
 
-def post(what: str, server: str = "bad", told: bytes = CONNECTED) -> Act:
-    """A wish of the owner."""
-    return Act(server, told, post=what)
+def post(what: str, server: str = "bad", expected: bytes = CONNECTED) -> Act:
+    """Return an operation on a server."""
+    return Act(server, expected, post=what)
 
 
 def program(module: str, *words: str, **more: object) -> Entry:
-    """One of the small servers of the tests."""
+    """Return an entry of one of the test servers."""
     return {"command": sys.executable, "args": ["-S", "-m", f"upstreams.{module}", *words], "env": VARIABLES, **more}
 
 
 def address(url: str, **more: object) -> Entry:
-    """A server over HTTP."""
+    """Return an entry of an HTTP server."""
     return {"type": "http", "url": url, **more}
 
 
-def troubled(word: str) -> dict[str, Entry]:
-    """A server that waits to be told what to do. The word means nothing to it: it makes the server a new one."""
+def misbehaving(word: str) -> dict[str, Entry]:
+    """Return a server that misbehaves when its tools are called. The word only makes the definition unique."""
     return {"bad": program("misbehaving", word)}
 
 
@@ -103,7 +105,7 @@ def _greetings() -> list[Fault]:
     silent = program("misbehaving", "silent", "initialize", timeout=LONGER_MS)
     return [
         Fault("exits at each step", exits, [*leave, call("echo", "exit code 3", "called"), post("test", "called")]),
-        Fault("greetings that hang", {"bad": silent}, [post("test", told=b"server.timeout")]),
+        Fault("greetings that hang", {"bad": silent}, [post("test", expected=b"server.timeout")]),
         Fault(
             "calls that hang",
             {"bad": program("misbehaving", timeout=SHORT_MS)},
@@ -116,23 +118,23 @@ def _greetings() -> list[Fault]:
 def _outputs() -> list[Fault]:
     broken = [call("half", "cannot be read"), AGAIN, call("babble", "other than messages"), AGAIN]
     return [
-        Fault("garbage and half lines", troubled("garbage"), [call("garbage", "after garbage"), *broken]),
-        Fault("lines of 50 MB", troubled("huge"), [call("huge", "more than", megabytes=50)]),
-        Fault("bad UTF-8", troubled("bytes"), [call("bytes", "caf")]),
-        Fault("duplicate and foreign ids", troubled("ids"), [call("ids", "truth")]),
-        Fault("1 GB of stderr", troubled("stderr"), [call("stderr", "written", megabytes=1024)]),
+        Fault("garbage and half lines", misbehaving("garbage"), [call("garbage", "after garbage"), *broken]),
+        Fault("lines of 50 MB", misbehaving("huge"), [call("huge", "more than", megabytes=50)]),
+        Fault("bad UTF-8", misbehaving("bytes"), [call("bytes", "caf")]),
+        Fault("duplicate and foreign ids", misbehaving("ids"), [call("ids", "truth")]),
+        Fault("1 GB of stderr", misbehaving("stderr"), [call("stderr", "written", megabytes=1024)]),
     ]
 
 
 def _lists() -> list[Fault]:
-    """A connected server that is tested is asked for its list again; of changes it tells itself, heard each second."""
+    """A test of a connected server lists its tools again. The crib handles list changes at most once a second."""
     crowd = program("legacy", "crowd", "9700")
     new = {"new": program("legacy", "crowd", "9990")}
     return [
         Fault("an endless cursor", {"bad": program("legacy", "endless")}, [AGAIN]),
-        Fault("10,000 tools that appear", new, [call("echo", "content", "new")], is_coming=True),
+        Fault("10,000 tools that appear", new, [call("echo", "content", "new")], is_arrival=True),
         Fault("10,000 tools that change", {"bad": crowd}, [call("grow", "content")], seconds=3),
-        Fault("a storm of list_changed", troubled("storm"), [call("storm", "stormed", times=100_000)]),
+        Fault("a storm of list_changed", misbehaving("storm"), [call("storm", "stormed", times=100_000)]),
     ]
 
 
@@ -140,7 +142,7 @@ def _addresses(url: str) -> list[Fault]:
     ends = {name: address(f"{url}/{name}") for name in ("resets", "cuts")}
     reset = [call("echo", "MCP error", name, text=TEXT) for name in ends]
     hang = call("echo", "did not answer", text=TEXT)
-    refused = [*[call("echo", '"isError":true', text=TEXT)] * 9, post("test", told=b'"state"')]
+    refused = [*[call("echo", '"isError":true', text=TEXT)] * 9, post("test", expected=b'"state"')]
     return [
         Fault("resets over HTTP", ends, reset),
         Fault("half-open HTTP", {"bad": address(f"{url}/hangs", timeout=SHORT_MS)}, [hang], at_once=MANY),

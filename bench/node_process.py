@@ -1,7 +1,8 @@
 """One process of the bench with cribs on a shared database: `python -m bench.node_process ROLE FOLDER URL …`.
 
 It prints JSON lines: `ready`, then what its role measures. `idle N` holds N nodes, `publish N RATE` publishes events,
-`receive N` prints how late they arrived, `turn` runs a turn that does not end, `wait` prints when it continues one.
+`receive N` prints how late they arrived, `turn` runs an endless turn, and `wait` prints when it continues one.
+
 """
 
 import asyncio
@@ -23,13 +24,13 @@ KIND = "notice"
 TICK_SECONDS = 0.005
 
 
-def say(event: str, **data: object) -> None:
-    """Print one line."""
+def report(event: str, **data: object) -> None:
+    """Print one line of JSON."""
     print(json.dumps({"event": event, **data}), flush=True)
 
 
-async def opened(stack: AsyncExitStack, folder: Path, url: str) -> Crib:
-    """Open a node with played agents until the stack closes."""
+async def open_node(stack: AsyncExitStack, folder: Path, url: str) -> Crib:
+    """Open a node with scripted agents until the stack closes."""
     user = folder / "user"
     user.mkdir(parents=True, exist_ok=True)
     settings = Settings(home=folder / "crib", port=0, default_cwd=user, database_url=url)
@@ -41,19 +42,19 @@ async def opened(stack: AsyncExitStack, folder: Path, url: str) -> Crib:
 
 
 async def publish(crib: Crib, count: int, rate: int) -> None:
-    """Publish so many events at this rate, each with its time: a few every time, as many as are due."""
+    """Publish events at this rate, in small batches, each with its time."""
     started, number = time.monotonic(), 0
     while number < count:
         await anyio.sleep(TICK_SECONDS)
         for _ in range(min(count, int(rate * (time.monotonic() - started))) - number):
             crib.feed.publish(KIND, {"level": "info", "message": str(number), "sent": time.monotonic()})
             number += 1
-    say("published", seconds=time.monotonic() - started)
+    report("published", seconds=time.monotonic() - started)
     await anyio.sleep_forever()
 
 
 async def receive(crib: Crib, count: int) -> None:
-    """Receive the events of another node and print how late the slowest percent was."""
+    """Receive the events of another node and print the 99th percentile of their delays."""
     late: list[float] = []
     done = anyio.Event()
 
@@ -64,37 +65,37 @@ async def receive(crib: Crib, count: int) -> None:
                 done.set()
 
     crib.feed.listen(take, "remote")
-    say("ready")
+    report("ready")
     with anyio.move_on_after(60):
         await done.wait()
     late.sort()
-    say("received", count=len(late), p99_ms=1000 * late[int(len(late) * 0.99) - 1] if late else None)
+    report("received", count=len(late), p99_ms=1000 * late[int(len(late) * 0.99) - 1] if late else None)
 
 
 async def run(role: str, folder: Path, url: str, *more: str) -> None:
-    """Do what the role says."""
+    """Run the role."""
     async with AsyncExitStack() as stack:
         if role == "idle":
             for number in range(int(more[0])):
-                await opened(stack, folder / str(number), url)
-            say("ready")
+                await open_node(stack, folder / str(number), url)
+            report("ready")
             await anyio.sleep_forever()
-        crib = await opened(stack, folder, url)
+        crib = await open_node(stack, folder, url)
         if role == "receive":
             await receive(crib, int(more[0]))
         elif role == "publish":
-            say("ready")
+            report("ready")
             await publish(crib, int(more[0]), int(more[1]))
         elif role == "turn":
             session = await crib.sessions.create(NewSession("api"))
             await crib.sessions.send(session.id, "[[script:hang]]")
-            say("ready")
+            report("ready")
             await anyio.sleep_forever()
         else:
-            say("ready")
-            while not crib.sessions.active():  # noqa: ASYNC110 nothing announces it
+            report("ready")
+            while not crib.sessions.active():  # noqa: ASYNC110 no event to wait for
                 await anyio.sleep(0.02)
-            say("continued", at=time.monotonic())
+            report("continued", at=time.monotonic())
             await crib.sessions.stop_all("measured")
 
 

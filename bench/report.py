@@ -1,4 +1,4 @@
-"""Rows with target and result: a table for people, JSON for programs."""
+"""Rows with targets and results: a table for people, JSON for programs."""
 
 import json
 import os

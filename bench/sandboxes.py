@@ -1,4 +1,4 @@
-"""What a sandbox adds to the start of a program. Nothing of it is on the path of a call."""
+"""The cost of a sandbox at the start of a program. Calls are not affected."""
 
 import resource
 import subprocess
@@ -14,7 +14,7 @@ _SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc")
 
 
 def measure_sandboxes(folder: Path) -> list[Row]:
-    """The processor time of a start in a sandbox, without that of the same program alone; the best of each."""
+    """Measure the CPU time of a sandboxed start beyond that of the same program alone, the best of several."""
     support, what = sandbox_support(), "sandboxed start of a server, CPU added"
     if not support.is_supported:
         return [Row(what, "ms", None, limit=50)]

@@ -1,8 +1,9 @@
-"""The servers the crib is measured against, each its own process: `python -m bench.servers sdk|floor [TOOLS]`.
+"""The servers that the crib is compared with, each its own process: `python -m bench.servers sdk|floor [TOOLS]`.
 
-`sdk` is the MCP SDK's own HTTP server at its best: stateless, JSON answers, httptools and uvloop, schema look-up set.
-`floor` answers from a bare ASGI function: what HTTP and JSON alone cost. Both print one ready line, as `serve --json`
-does.
+`sdk` is the MCP SDK's own HTTP server with its fastest settings: stateless, JSON answers, httptools and uvloop, schema
+look-up set. `floor` answers from a bare ASGI function: the cost of HTTP and JSON alone. Both print one ready line, as
+`serve --json` does.
+
 """
 
 import json
@@ -21,7 +22,7 @@ from bench.tool_schemas import DESCRIPTION, ECHO_SCHEMA, many_schema
 
 
 def sdk_app(count: int) -> ASGIApp:
-    """Echo, and as many further tools as asked for, on the SDK's low-level server."""
+    """Serve an echo and more tools on the SDK's low-level server."""
     tools = {"echo": wire.Tool(name="echo", description="Echo the text.", input_schema=ECHO_SCHEMA)}
     for index in range(count):
         name = f"tool_{index:04}"
@@ -54,7 +55,7 @@ def _echoed(body: bytes) -> bytes:
 
 
 async def floor_app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Read a JSON-RPC call, answer its text. Takes exports by OTLP too."""
+    """Read a JSON-RPC call and answer its text. Also accepts OTLP exports."""
     if scope["type"] == "lifespan":
         await receive()
         await send({"type": "lifespan.startup.complete"})
@@ -66,14 +67,14 @@ async def floor_app(scope: Scope, receive: Receive, send: Send) -> None:
         message = await receive()
         body += message.get("body", b"")
         more = message.get("more_body", False)
-    answer = b"" if scope["path"].startswith("/v1/") else _echoed(body)  # an export by OTLP needs no answer
+    answer = b"" if scope["path"].startswith("/v1/") else _echoed(body)  # an OTLP export needs no answer
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": answer})
 
 
 def main() -> None:
-    """Listen, say where, serve."""
+    """Listen, print the ready line, and serve."""
     kind = sys.argv[1]
     app = sdk_app(int(sys.argv[2]) if len(sys.argv) > 2 else 0) if kind == "sdk" else floor_app
     listener = socket.create_server(("127.0.0.1", 0), backlog=256)

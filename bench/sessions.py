@@ -1,6 +1,7 @@
-"""Many readers of one session: what it costs the crib to show them everything, and that none misses anything.
+"""Many readers of one session: what it costs the crib to send them everything, and that none misses an event.
 
-Also how long the list of many stored sessions takes. Alone: `python -m bench.sessions`.
+Also measures the list of many stored sessions. Run alone: `python -m bench.sessions`.
+
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import httpx2
 import uvloop
 
 from bench import report, subjects
-from bench.chatty_crib import STORED, Talker
+from bench.chatty_crib import STORED, EventRunner
 from bench.client import BadAnswer
 from bench.report import Row
 from bench.subjects import Subject
@@ -22,19 +23,19 @@ from bench.subjects import Subject
 READERS = 100
 EVENTS = 5_000
 REST = 0.001
-"""Seconds between two events of an agent that is in a hurry."""
+"""Seconds between two events of a fast agent."""
 LISTS = 20
 
 
 @dataclass
 class Reader:
-    """One who follows a session; `seen` is the last number, checked to be the next one each time."""
+    """A reader of a session. `seen` is the last event number; each must be the next one."""
 
     seen: int = 0
     is_done: bool = False
 
     async def read(self, client: httpx2.AsyncClient, id: str, ready: asyncio.Semaphore, after: int) -> None:
-        """Follow until the answer is complete."""
+        """Read until the answer is complete."""
         self.seen = after
         held = b""
         async with client.stream("GET", f"/api/sessions/{id}/events", params={"after": after}) as stream:
@@ -47,7 +48,7 @@ class Reader:
                     return
 
     def take(self, frame: bytes) -> None:
-        """Check one event; the agent's talk is told from the rest by its second line."""
+        """Check one event. The second line of its data tells the agent's messages from other events."""
         if frame.startswith(b"id: "):
             number, kind, _ = frame.split(b"\n", 2)
             if int(number[4:]) != self.seen + 1:
@@ -57,8 +58,8 @@ class Reader:
 
 
 async def follow(crib: Subject, client: httpx2.AsyncClient, rest: float) -> tuple[float, float]:
-    """CPU and wall seconds while all read what one session says."""
-    answer = await client.post("/api/sessions", json={"runner": Talker.name})
+    """Return CPU and wall seconds while all readers follow one session."""
+    answer = await client.post("/api/sessions", json={"runner": EventRunner.name})
     id = answer.json()["id"]
     ready, readers = asyncio.Semaphore(0), [Reader() for _ in range(READERS)]
     async with asyncio.timeout(120), asyncio.TaskGroup() as group:
@@ -76,7 +77,7 @@ async def follow(crib: Subject, client: httpx2.AsyncClient, rest: float) -> tupl
 
 
 async def listing(client: httpx2.AsyncClient) -> float:
-    """Seconds for a list of all sessions."""
+    """Return the seconds for a list of all sessions."""
     taken: list[float] = []
     for _ in range(LISTS):
         started = time.perf_counter()
@@ -88,7 +89,7 @@ async def listing(client: httpx2.AsyncClient) -> float:
 
 
 async def measure(crib: Subject) -> list[Row]:
-    """All of it."""
+    """Measure everything."""
     headers = {"authorization": f"Bearer {crib.address.token}"}
     limits = httpx2.Limits(max_connections=2 * READERS)
     url = crib.address.url.removesuffix("/mcp")
@@ -101,15 +102,15 @@ async def measure(crib: Subject) -> list[Row]:
     return [
         Row(f"list of {STORED:,} stored sessions", "ms", 1000 * listed, limit=50),
         Row(f"{what}, all at once: CPU of the crib", "s", burst, limit=1),
-        Row(f"  one each {1000 * REST:g} ms, the readers' part", "s", live - alone, limit=1),
-        Row("    with making and keeping the events", "s", live),
+        Row(f"  one each {1000 * REST:g} ms, beyond no readers", "s", live - alone, limit=1),
+        Row("    including producing and storing the events", "s", live),
         Row("    wall", "s", seconds),
     ]
 
 
 async def follow_alone(crib: Subject, client: httpx2.AsyncClient) -> float:
-    """CPU seconds while nobody reads."""
-    id = (await client.post("/api/sessions", json={"runner": Talker.name})).json()["id"]
+    """Return the CPU seconds without readers."""
+    id = (await client.post("/api/sessions", json={"runner": EventRunner.name})).json()["id"]
     before = crib.cpu_seconds()
     await client.post(f"/api/sessions/{id}/messages", json={"content": f"{EVENTS} {REST}"})
     await asyncio.sleep(1.5 * EVENTS * REST)
@@ -119,7 +120,7 @@ async def follow_alone(crib: Subject, client: httpx2.AsyncClient) -> float:
 
 def measure_sessions(folder: Path) -> list[Row]:
     """Start a crib that has many sessions, and measure."""
-    with subjects.talker(folder / "sessions") as crib:
+    with subjects.event_crib(folder / "sessions") as crib:
         return uvloop.run(measure(crib))
 
 

@@ -1,4 +1,4 @@
-"""A front that joins a running crib: what it costs until its first answer."""
+"""The cost of a front that joins a running crib, until its first answer."""
 
 import json
 import subprocess
@@ -18,14 +18,14 @@ HELLO: JsonObject = {
 
 
 class FrontCost(NamedTuple):
-    """CPU and memory of one front when it has answered `initialize`."""
+    """CPU and memory of one front after it has answered `initialize`."""
 
     cpu_ms: float
     rss_mb: float
 
 
 def front_cost(home: Path) -> FrontCost:
-    """Start a front for this home, whose crib runs, and look at it after its first answer."""
+    """Start a front for this home, whose crib runs, and measure it after its first answer."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
     command = [str(subjects.TOOLCRIB), "stdio", "--home", str(home)]
     with subprocess.Popen(

@@ -1,8 +1,8 @@
-"""What is measured, each a process of its own: how it starts, where it listens, what it has used.
+"""The measured servers, each in its own process: its start, its address, and its resource use.
 
-A subject prints one JSON line with `event: ready` and `mcp`; the time until then is its start. Each has a home of its
-own in a folder that is thrown away. Bytecode is written, as it is for everybody, so starts are those of an installed
-program.
+A subject prints one JSON line with `event: ready` and `mcp`; the time until then is its start. Each has its own home in
+a temporary folder. Bytecode is written, as it is for users, so starts are those of an installed program.
+
 """
 
 import contextlib
@@ -27,11 +27,11 @@ READY_SECONDS = 60
 
 
 Started = tuple[psutil.Process, str, float]
-"""The process, the address of its endpoint, the seconds until it was ready."""
+"""The process, the URL of its endpoint, and the seconds until it was ready."""
 
 
 class DidNotStart(Exception):
-    """A subject ended or stayed silent instead of getting ready."""
+    """A subject ended, or printed no ready line in time."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Subject:
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment without settings of a crib or of bytecode."""
+    """Return this process's environment without settings of a crib or of bytecode."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -105,37 +105,37 @@ def _running(command: Sequence[str], extra: Mapping[str, str], log: Path) -> Gen
 
 
 @contextlib.contextmanager
-def other(kind: str, folder: Path, tools: int = 0) -> Generator[Subject]:
-    """One of `bench.servers`: `sdk` or `floor`."""
+def reference_server(kind: str, folder: Path, tools: int = 0) -> Generator[Subject]:
+    """Run one of `bench.servers`: `sdk` or `floor`."""
     command = [sys.executable, "-m", "bench.servers", kind, str(tools)]
     with _running(command, {}, folder / f"{kind}.log") as (process, url, seconds):
         yield Subject(kind, "echo", Address(url), process, seconds)
 
 
-def child(tools: int = 1) -> list[str]:
-    """The command of the light upstream, without the time that site packages take to be found."""
+def light_upstream_command(tools: int = 1) -> list[str]:
+    """Return the command of the light upstream. `-S` skips the search for site packages."""
     return [sys.executable, "-S", "-m", "bench.light_upstream", str(tools)]
 
 
 CHILD_VARIABLES = {"PYTHONPATH": str(ROOT)}
-"""What the light upstream needs to be found."""
+"""The variables that the light upstream needs to be imported."""
 
 
 def write_servers(home: Path, servers: Mapping[str, Mapping[str, object]]) -> None:
-    """The servers of a crib, as in its file."""
+    """Write the servers of a crib to its file."""
     home.mkdir(parents=True, exist_ok=True)
     (home / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
 
 
 def stdio_entry(tools: int = 1, *more: str) -> dict[str, object]:
-    """The light upstream as an entry of that file, with more words that mean nothing to it."""
-    command, *words = child(tools)
+    """Return the light upstream as an entry of that file. It ignores further arguments."""
+    command, *words = light_upstream_command(tools)
     return {"command": command, "args": [*words, *more], "env": CHILD_VARIABLES}
 
 
 @contextlib.contextmanager
-def peer(name: str, folder: Path, *target: str) -> Generator[Subject]:
-    """A FastMCP proxy before an upstream: an address, or a command."""
+def fastmcp_proxy(name: str, folder: Path, *target: str) -> Generator[Subject]:
+    """Run a FastMCP proxy before an upstream: a URL, or a command."""
     command = [str(PEERS), str(ROOT / "bench" / "fastmcp_proxy.py"), *target]
     with _running(command, CHILD_VARIABLES, folder / f"{name}.log") as (process, url, seconds):
         yield Subject(name, "echo", Address(url), process, seconds)
@@ -143,7 +143,7 @@ def peer(name: str, folder: Path, *target: str) -> Generator[Subject]:
 
 @contextlib.contextmanager
 def crib(name: str, home: Path, extra: Mapping[str, str] | None = None) -> Generator[Subject]:
-    """`toolcrib serve` on this home, with the tools that lie in it."""
+    """Run `toolcrib serve` on this home, with its tools."""
     command = [str(TOOLCRIB), "serve", "--no-open", "--json", "--port", "0"]
     variables = {"TOOLCRIB_HOME": str(home), "HOME": str(home.parent), **(extra or {})}
     with _running(command, variables, home.with_suffix(".log")) as (process, url, seconds):
@@ -152,31 +152,31 @@ def crib(name: str, home: Path, extra: Mapping[str, str] | None = None) -> Gener
 
 
 @contextlib.contextmanager
-def talker(home: Path) -> Generator[Subject]:
-    """A crib with many sessions, whose agents talk as much as they are asked to."""
+def event_crib(home: Path) -> Generator[Subject]:
+    """Run a crib with many sessions, whose agents emit events on request."""
     home.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "bench.chatty_crib", str(home)]
     with _running(command, {}, home.with_suffix(".log")) as (process, url, seconds):
         token = (home / "token").read_text(encoding="utf-8").strip()
-        yield Subject("talker", "", Address(url, token), process, seconds)
+        yield Subject("event_crib", "", Address(url, token), process, seconds)
 
 
 @contextlib.contextmanager
-def thinker(folder: Path) -> Generator[str]:
-    """The scripted model; gives its address."""
-    with _running([sys.executable, "-m", "bench.model_process"], {}, folder / "thinker.log") as (_, url, _):
+def model_server(folder: Path) -> Generator[str]:
+    """Run the scripted model. Yields its URL."""
+    with _running([sys.executable, "-m", "bench.model_process"], {}, folder / "model_server.log") as (_, url, _):
         yield url
 
 
 @contextlib.contextmanager
 def faulty_http_server(folder: Path) -> Generator[str]:
-    """Addresses that misbehave; gives what their paths are put to."""
+    """Run the faulty HTTP server. Yields the URL before its paths."""
     with _running([sys.executable, "-m", "bench.faulty_http_server"], {}, folder / "addresses.log") as (_, url, _):
         yield url
 
 
 def help_seconds() -> float:
-    """Wall time of `toolcrib --help`."""
+    """Return the wall time of `toolcrib --help`."""
     started = time.perf_counter()
     subprocess.run([TOOLCRIB, "--help"], check=True, env=environment({}), stdout=subprocess.DEVNULL, timeout=30)
     return time.perf_counter() - started

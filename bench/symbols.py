@@ -1,4 +1,4 @@
-"""A hundred thousand lines of source code: what indexing them takes, and finding something in them."""
+"""Indexing a hundred thousand lines of source code, and finding symbols in them."""
 
 import os
 import statistics
@@ -71,7 +71,7 @@ _PER_FILE = 8
 
 
 def write_code(root: Path, lines: int) -> int:
-    """A repository with at least so many lines in files of three languages; gives the number of files."""
+    """Write a repository with at least this many lines in files of three languages. Return the number of files."""
     written = number = 0
     while written < lines:
         for ending, (head, piece) in _KINDS.items():
@@ -86,7 +86,7 @@ def write_code(root: Path, lines: int) -> int:
 
 
 async def _asked(root: Path, files: int) -> dict[str, float]:
-    """Seconds: of the first index, of finding, of references, of finding after a change."""
+    """Return the seconds of the first index, of a search, of references, and of a search after a change."""
     symbols = Symbols(dict(os.environ))
 
     async def find(name: str) -> float:
@@ -116,7 +116,7 @@ async def _asked(root: Path, files: int) -> dict[str, float]:
 
 
 def measure_symbols(folder: Path) -> list[Row]:
-    """The rows about source code."""
+    """Return the rows of source code."""
     root = folder / "code"
     files = write_code(root, LINES)
     taken = anyio.run(_asked, root, files)

@@ -1,4 +1,4 @@
-"""What the tools of the bench look like to a client. Imports nothing, so that a server may start in no time."""
+"""The bench's tools as clients see them. Imports nothing, so that a server starts without delay."""
 
 Shape = dict[str, object]
 
@@ -15,7 +15,7 @@ PARAMETERS = {
 
 
 def many_schema() -> Shape:
-    """What a client sees of one of the many tools."""
+    """Return one of the many tools as a client sees it."""
     customer, status, limit = (
         {"type": kind, "description": text}
         for kind, text in zip(("string", "string", "integer"), PARAMETERS.values(), strict=True)

@@ -1,4 +1,4 @@
-"""The tools of the bench as modules of a crib: one echo, and many of a usual size for lists."""
+"""The bench's tools as modules of a crib: one echo, and many of ordinary size for lists."""
 
 from pathlib import Path
 
@@ -19,13 +19,13 @@ MANY_PER_MODULE = 100
 
 
 def write_echo(folder: Path) -> None:
-    """The echo as a module of the crib's own tools folder: server `bench`."""
+    """Write the echo as a module of the crib's own tools folder: server `bench`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "bench.py").write_text(ECHO_MODULE, encoding="utf-8")
 
 
 def write_many(folder: Path, count: int) -> None:
-    """So many tools, a hundred to a module: servers `many00`, `many01`, …"""
+    """Write this many tools, a hundred per module: servers `many00`, `many01`, …"""
     folder.mkdir(parents=True, exist_ok=True)
     customer, status, limit = PARAMETERS.values()
     for start in range(0, count, MANY_PER_MODULE):

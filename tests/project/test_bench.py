@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.client import FIRST_ID, Address, prepare
 from bench.report import Row, table, write
-from bench.subjects import ROOT, child
+from bench.subjects import ROOT, light_upstream_command
 from bench.symbols import write_code
 from bench.tool_schemas import Shape, many_schema
 from bench.tools import write_echo, write_many
@@ -42,7 +42,9 @@ def test_light_upstream_answers_in_both_eras_and_lists_in_pages() -> None:
         json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + "\n"
         for number, (method, params) in enumerate(requests)
     )
-    done = subprocess.run(child(600), input=lines, capture_output=True, text=True, cwd=ROOT, timeout=30)
+    done = subprocess.run(
+        light_upstream_command(600), input=lines, capture_output=True, text=True, cwd=ROOT, timeout=30
+    )
     answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
     assert answers[0]["result"]["supportedVersions"] == ["2026-07-28"]
     assert answers[1]["result"]["protocolVersion"] == "2025-11-25"

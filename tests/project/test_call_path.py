@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from bench.client import FIRST_ID, Address, Connection, prepare
-from bench.subjects import CHILD_VARIABLES, ROOT, child, write_servers
+from bench.subjects import CHILD_VARIABLES, ROOT, light_upstream_command, write_servers
 from toolcrib.base.home import owner_token, prepare_home
 from toolcrib.base.settings import Environment, Settings
 from toolcrib.host.crib import Crib
@@ -69,7 +69,7 @@ def tracing() -> Generator[Trace]:
 async def modules_of_one_call(folder: Path) -> dict[str, set[str]]:
     """Return the functions, by module, that run in every one of ten calls of a stdio server's tool over `/mcp`."""
     home = prepare_home(folder / "home")
-    command, *args = child()
+    command, *args = light_upstream_command()
     write_servers(home.root, {"child": {"command": command, "args": args, "env": CHILD_VARIABLES}})
     environment = Environment({"HOME": str(folder), "PATH": "/usr/bin:/bin"})
     with tracing() as trace:
@@ -110,7 +110,7 @@ async def modules_of_one_definition(folder: Path) -> dict[str, set[str]]:
 
     """
     home = prepare_home(folder / "home")
-    command, *args = child()
+    command, *args = light_upstream_command()
     entry = {"command": command, "args": args, "env": CHILD_VARIABLES}
     write_servers(home.root, {"child": entry})
     environment = Environment({"HOME": str(folder), "PATH": "/usr/bin:/bin"})
