@@ -1,10 +1,10 @@
-# All that is done with a clone. Needs Python 3.11 or newer, git and make; everything else is fetched into .tools and .venv.
+# Commands for a clone. Needs Python 3.11 or newer, git and make; everything else is downloaded into .tools and .venv.
 # ARGS are passed on:  make run ARGS="--port 4300"   make test ARGS="-k feed"   make lock ARGS=--upgrade
 
 BIN := .venv/bin
-# Tests wait more than they work: for processes, sockets and clocks.
+# Tests mostly wait for processes, sockets and clocks.
 WORKERS ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
-# A clone that was once set up for development stays so: `make run` then keeps the larger set in step.
+# A clone with the development packages keeps them: `make run` then updates that larger set.
 LOCKED := $(if $(wildcard .venv/dev.stamp),dev,base)
 COMPILE := sh scripts/uv.sh pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock" $(ARGS)
@@ -18,7 +18,7 @@ help: ## show this list
 run: .venv/$(LOCKED).stamp ## install, then run the crib and open the console
 	@$(BIN)/toolcrib serve --open $(ARGS)
 
-test: .venv/dev.stamp ## install everything, then run the tests; those that take long are skipped and say so
+test: .venv/dev.stamp ## install everything, then run the tests; slow ones are skipped visibly
 	@sh scripts/test.sh --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 
 check: .venv/dev.stamp ## lint, format, types, import contract, sizes, changelog, style counts
@@ -30,8 +30,8 @@ check: .venv/dev.stamp ## lint, format, types, import contract, sizes, changelog
 	@$(BIN)/python scripts/check_changelog.py
 	@$(BIN)/python scripts/check_style.py
 
-bench: .venv/dev.stamp ## measure beside the MCP SDK's own server and others; table, and JSON in bench/results
-	@sh scripts/programs.sh peers || true # without them their rows say so
+bench: .venv/dev.stamp ## measure the crib beside the MCP SDK's own server and others; table, and JSON in bench/results
+	@sh scripts/programs.sh peers || true # without them, their rows show "not installed"
 	@$(BIN)/python -m bench $(ARGS)
 
 search-eval: .venv/dev.stamp ## measure the search on the public sets in TOOLCRIB_DATA
@@ -44,11 +44,11 @@ marks-eval: .venv/dev.stamp ## measure data-flow rules with AgentDojo, installed
 	@[ -x .tools/agentdojo/bin/python ] || { python3 -m venv .tools/agentdojo && .tools/agentdojo/bin/pip install -q agentdojo==0.1.35; }
 	@$(BIN)/python scripts/marks_eval.py $(ARGS) .tools/agentdojo/bin/python
 
-test-all: check ## all tests, also those that take long, and both commands of the README in a fresh clone
+test-all: check ## all tests, also slow ones, and both commands of the README in a fresh clone
 	@TOOLCRIB_TEST_ALL=1 $(BIN)/pytest --numprocesses $(WORKERS) --dist worksteal $(ARGS)
 	@scripts/fresh_clone.sh
 
-docs: .venv/dev.stamp ## write docs/reference anew from the code, then build the site and check its links
+docs: .venv/dev.stamp ## generate docs/reference from the code, then build the site and check its links
 	@$(BIN)/python scripts/reference.py
 	@sh scripts/site.sh
 
@@ -58,7 +58,7 @@ conformance: .venv/dev.stamp ## run the official conformance suite and write doc
 screenshots: .venv/dev.stamp ## take pictures of every screen of the console into docs/screenshots
 	@$(BIN)/python scripts/screenshots.py
 
-lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer ones)
+lock: ## pin all dependencies again in requirements/ (ARGS=--upgrade for newer ones)
 	@$(COMPILE) --group tools --output-file requirements/tools.txt
 	@$(COMPILE) pyproject.toml --group build $(EXTRAS) --output-file requirements/base.txt
 	@$(COMPILE) pyproject.toml --group build $(EXTRAS) --extra dev --extra postgres --extra keyring --extra search \
@@ -75,7 +75,7 @@ lock: ## pin all dependencies anew into requirements/ (ARGS=--upgrade for newer 
 	@npm install --prefix requirements/ui_servers --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 	@npm install --prefix requirements/clients --package-lock-only --omit-lockfile-registry-resolved --no-audit --no-fund
 
-fmt: .venv/dev.stamp ## format, and mend what the linter can
+fmt: .venv/dev.stamp ## format, and fix what the linter can
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 

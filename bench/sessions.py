@@ -48,7 +48,7 @@ class Reader:
                     return
 
     def take(self, frame: bytes) -> None:
-        """Check one event. The second line of its data tells the agent's messages from other events."""
+        """Check one event. The second line of its data separates the agent's messages from other events."""
         if frame.startswith(b"id: "):
             number, kind, _ = frame.split(b"\n", 2)
             if int(number[4:]) != self.seen + 1:

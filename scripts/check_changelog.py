@@ -1,7 +1,8 @@
-"""The changelog and the version agree: readers can see what the code they have brought.
+"""Check that the changelog and the version agree.
 
 `## [Unreleased]` comes first, then one `## [X.Y.Z] - YYYY-MM-DD` per release, newest first. A version in
 `version.py` that is not released yet needs entries under Unreleased. Run by `make check`.
+
 """
 
 import re
@@ -15,12 +16,12 @@ Release = tuple[int, ...]
 
 
 def number(version: str) -> Release:
-    """`1.2.3` as a value that can be compared."""
+    """Return `1.2.3` as a value that can be compared."""
     return tuple(int(part) for part in version.split("."))
 
 
 def complaints(changelog: str, version: str) -> list[str]:
-    """What is wrong, in sentences."""
+    """Return a sentence for each problem."""
     headings = list(HEADING.finditer(changelog))
     if len(headings) != len(re.findall(r"^## ", changelog, re.MULTILINE)):
         return ["CHANGELOG.md: a heading is neither `## [Unreleased]` nor `## [X.Y.Z] - YYYY-MM-DD`"]
@@ -42,7 +43,7 @@ def complaints(changelog: str, version: str) -> list[str]:
 
 
 def main() -> int:
-    """Check the files of this repository; print what is wrong; 1 if anything is."""
+    """Check the files of this repository and print the problems. Return 1 if there are any."""
     version = VERSION.search((ROOT / "src/toolcrib/model/version.py").read_text(encoding="utf-8"))
     if version is None:
         lines = ['version.py: no line `__version__ = "X.Y.Z"`']

@@ -1,7 +1,8 @@
-"""Small is enforced: no module of src above 600 lines, no function above 60.
+"""Check sizes: at most 600 lines in a module of src, and 60 in a function.
 
-Exceptions stand in `size_exceptions.toml` beside this file, each with its reason; one that is no longer needed fails
-too, so the list never grows stale. Run by `make check`.
+Exceptions are in `size_exceptions.toml`, each with its reason. An exception that is no longer needed is reported too.
+Run by `make check`.
+
 """
 
 import ast
@@ -17,7 +18,7 @@ FUNCTION_LINES = 60
 
 
 def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Every function in the tree by its qualified name, with its length from the first decorator to the last line."""
+    """Yield every function by its qualified name, with its length from the first decorator to the last line."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             name = f"{prefix}{node.name}"
@@ -30,7 +31,7 @@ def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, int]]:
 
 
 def too_large(root: Path) -> dict[str, str]:
-    """What is above its limit: `path` or `path::function` → how much."""
+    """Return everything above its limit: `path` or `path::function` and its size."""
     found: dict[str, str] = {}
     for path in sorted((root / "src").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -44,7 +45,7 @@ def too_large(root: Path) -> dict[str, str]:
 
 
 def complaints(found: dict[str, str], excepted: dict[str, str]) -> list[str]:
-    """What to print: everything too large without an exception, and every exception without need or reason."""
+    """Return a line for everything too large without an exception, and for every exception without need or reason."""
     return [
         *(f"{name}: {size}" for name, size in found.items() if name not in excepted),
         *(f"{name}: an exception that is not needed" for name in excepted if name not in found),
@@ -53,7 +54,7 @@ def complaints(found: dict[str, str], excepted: dict[str, str]) -> list[str]:
 
 
 def main() -> int:
-    """Check src; print what is too large; 1 if anything is."""
+    """Check src and print what is too large. Return 1 if anything is."""
     lines = complaints(too_large(ROOT), tomllib.loads(EXCEPTIONS.read_text(encoding="utf-8")))
     for line in lines:
         print(line)

@@ -1,7 +1,9 @@
-"""Count the words that make our prose hard to read, and fail where a text uses more of them than good codebases do.
+"""Check the language: the rates of words that make prose hard to read, and the names of tests.
 
-The rates are per 10,000 words of docstrings and comments (`src`), Markdown (`docs` and the pages at the root) and
-templates. The limits are those measured over the MCP SDK, Starlette, Datasette and svcs.
+The rates are per 10,000 words of docstrings and comments (`src`, and all trees with tests), Markdown (`docs` and the
+pages at the root) and templates. The limits are those measured over the MCP SDK, Starlette, Datasette and svcs. The name
+of a test has at most 80 characters and none of these words.
+
 """
 
 import ast
@@ -9,13 +11,18 @@ import io
 import re
 import sys
 import tokenize
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
 TEMPLATES = SOURCE / "toolcrib" / "web" / "console" / "templates"
+TEST_TREES = ("tests", "bench", "examples", "scripts")
+EXCLUDED = ("tests/upstreams/everything", "tests/integration")
+"""Trees that are not checked: a copy of third-party code, and tests that are not rewritten yet."""
+NAME_LENGTH = 80
+"""The most characters in the name of a test."""
 _WORD = re.compile(r"[A-Za-z][A-Za-z'’]*")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _TAG = re.compile(r"\{[%#{].*?[%#}]\}|<script.*?</script>|<[^>]*>", re.DOTALL)
@@ -23,7 +30,7 @@ _TAG = re.compile(r"\{[%#{].*?[%#}]\}|<script.*?</script>|<[^>]*>", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Words that are counted together, with the highest rate that is allowed."""
+    """Words that are counted together, with their highest allowed rate."""
 
     label: str
     words: frozenset[str]
@@ -51,10 +58,30 @@ def prose_of_module(text: str) -> Iterator[str]:
             yield token.string.lstrip("# ")
 
 
-def source_prose() -> str:
-    """Return all prose of the program's own modules, without code in backticks."""
-    modules = (path.read_text(encoding="utf-8") for path in sorted(SOURCE.rglob("*.py")))
-    return _CODE.sub(" ", "\n".join(part for text in modules for part in prose_of_module(text)))
+def prose_of(files: Iterable[Path]) -> str:
+    """Return all prose of some modules, without code in backticks."""
+    texts = (path.read_text(encoding="utf-8") for path in files)
+    return _CODE.sub(" ", "\n".join(part for text in texts for part in prose_of_module(text)))
+
+
+def checked_files() -> list[Path]:
+    """Return the modules of the trees with tests."""
+    files = (path for tree in TEST_TREES for path in sorted((ROOT / tree).rglob("*.py")))
+    return [path for path in files if not any(path.is_relative_to(ROOT / each) for each in EXCLUDED)]
+
+
+def name_complaints(name: str) -> list[str]:
+    """Return what is wrong with the name of a test."""
+    long = [f"{name}: {len(name)} characters, at most {NAME_LENGTH}"] if len(name) > NAME_LENGTH else []
+    words = sorted({word for marker in MARKERS for word in marker.words} & {*name.split("_")})
+    return [*long, *(f'{name}: contains "{word}"' for word in words)]
+
+
+def names_of_tests(text: str) -> list[str]:
+    """Return the names of the tests in a module."""
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, functions))
+    return [node.name for node in nodes if node.name.startswith("test_")]
 
 
 def page_prose() -> str:
@@ -73,13 +100,13 @@ def rates(text: str) -> dict[str, float]:
 
 
 def rate_of_returns(text: str) -> float:
-    """Return the rate of the words that a docstring of a function should begin with."""
+    """Return the rate of the words that begin a good docstring of a function."""
     words = [word.lower() for word in _WORD.findall(text)]
     return 10_000 * sum(word in {"return", "returns", "raise", "raises"} for word in words) / max(len(words), 1)
 
 
 def complaints(texts: Mapping[str, str]) -> list[str]:
-    """Return a line for every rate that is out of its range; `texts` are prose by where it is from."""
+    """Return a line for every rate that is out of its range. The keys of `texts` name the places."""
     found = [
         f"{where}: {marker.label}: {rate:.1f} per 10,000 words, at most {marker.limit}"
         for where, text in texts.items()
@@ -91,8 +118,13 @@ def complaints(texts: Mapping[str, str]) -> list[str]:
 
 
 def main() -> int:
-    """Print every rate that is out of its range; return 1 if there is one."""
-    found = complaints({"src": source_prose(), "docs": page_prose()})
+    """Print every rate that is out of its range and every bad name of a test. Return 1 if there is one."""
+    files = checked_files()
+    source = sorted(SOURCE.rglob("*.py"))
+    found = complaints({"src": prose_of(source), "docs": page_prose(), "tests": prose_of(files)})
+    for path in files:
+        names = names_of_tests(path.read_text(encoding="utf-8")) if path.name.startswith("test_") else []
+        found += [f"{path.relative_to(ROOT)}: {each}" for name in names for each in name_complaints(name)]
     print("\n".join(found) or "The prose keeps to the style counts.")
     return 1 if found else 0
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Both commands of the README as a new user meets them: a fresh clone of what is committed, an empty HOME.
+# Runs both commands of the README like a new user: a fresh clone of the committed files, and an empty HOME.
 # Part of `make test-all`.
 set -euo pipefail
-set -m # a process group for what runs in the background, so that all of it can be stopped
+set -m # gives background jobs their own process group, so that all their processes can be stopped
 cd "$(dirname "$0")/.."
 ready_seconds=300
 
@@ -28,7 +28,7 @@ for name in "${!TOOLCRIB_@}" "${!XDG_@}" MAKEFLAGS MAKELEVEL VIRTUAL_ENV; do
 done
 export HOME=$folder/home
 
-# Any free port, because a crib may run on this machine; all else as written in the README.
+# Any free port, because a crib may run on this machine; everything else as in the README.
 make run ARGS="--port 0 --no-open --json" >"$folder/ready" 2>"$folder/talk" &
 running=$!
 for ((second = 0; ; second++)); do

@@ -9,7 +9,7 @@ uv() {
     sh scripts/uv.sh "$@"
 }
 
-# step SENTENCE COMMAND…: run quietly; if it fails say the sentence.
+# step SENTENCE COMMAND…: run the command quietly; print the sentence if it fails.
 step() {
     sentence=$1
     shift

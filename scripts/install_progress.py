@@ -1,7 +1,8 @@
 """Show the progress of `uv pip sync --verbose`, read from standard input.
 
-On a terminal one line changes with each package; elsewhere each large package has a line of its own. The exit code is 1
+On a terminal, one line changes with each package; elsewhere each large package has its own line. The exit code is 1
 if the output ends with `sync failed`. Run by scripts/install.sh before any package is installed: standard library only.
+
 """
 
 import re

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Programs of others that tests and bench drive, as locked in requirements/: node, agents, clients, apps, ui_servers, servers, fastmcp or peers,
-# each into a folder of that name in .tools. Does nothing where they are; says one sentence where they cannot be had.
+# Installs third-party programs for tests and bench, as locked in requirements/: node, agents, clients, apps, ui_servers, servers, fastmcp or peers,
+# each into a folder of that name in .tools. Does nothing if they are current; prints one sentence if they cannot be installed.
 set -eu
 cd "$(dirname "$0")/.."
 programs=$1
@@ -16,10 +16,10 @@ npm_install() {
     command -v npm >/dev/null || fail "npm is not installed."
     mkdir -p "$folder"
     cp "requirements/$programs/package.json" "requirements/$programs/package-lock.json" "$folder"
-    # Not `npm ci`: it refuses a lock without the packages of other platforms, which not every registry has. The optional
-    # packages of agents are Claude Code once more, which is there already and has hundreds of megabytes.
+    # Not `npm ci`: it refuses a lock without the packages of other platforms, which some registries lack. The optional
+    # packages of agents contain Claude Code again, with hundreds of megabytes.
     [ "$programs" = agents ] && omit=--omit=optional || omit=
-    # A registry that cannot be reached is given up soon: npm would try for minutes without a word.
+    # Short timeouts, because npm would retry an unreachable registry for minutes without output.
     npm install --no-audit --no-fund --fetch-timeout=60000 --fetch-retries=1 --fetch-retry-mintimeout=1000 \
         --fetch-retry-maxtimeout=5000 $omit --prefix "$folder" >"$log" 2>&1
 }

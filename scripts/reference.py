@@ -281,7 +281,7 @@ _PLACES = re.compile(r"^\{[a-z-]+\}")
 
 
 def _place(word: re.Match[str]) -> str:
-    """Return what a word in braces stands for if no variable moves it."""
+    """Return the value of a word in braces when no variable moves it."""
     root = directory_of(word[0], Machine(Path("~"), Path("~/.local/share/toolcrib"), {}))
     return str(root) if root is not None else "$OPENCODE_CONFIG"
 

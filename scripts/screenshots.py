@@ -1,7 +1,8 @@
 """Takes pictures of every screen of the console, light and dark, into docs/screenshots. Run by `make screenshots`.
 
-What they show is the demonstration: a team at work on the scripted model, with one call that waits for a person. Needs
-a Chromium; nothing of the machine's own crib is read or changed.
+They show the demonstration: a team at work on the scripted model, with one call that waits for a person. Needs a
+Chromium. Reads and changes nothing of the machine's own crib.
+
 """
 
 import json
@@ -50,7 +51,7 @@ SCREENS = {
 
 
 def main() -> int:
-    """Take them all; pictures that are too large fail it."""
+    """Take all pictures. Fails if one is too large."""
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
     if program is None:
         print("There is no Chromium here: install one, such as Debian's package chromium.", file=sys.stderr)
@@ -78,7 +79,7 @@ def main() -> int:
 
 
 def take(page: Page, name: str) -> None:
-    """Both pictures of the page as it is."""
+    """Take both pictures of the current page."""
     page.wait_for_function("window.htmx !== undefined")
     for scheme in SCHEMES:
         page.emulate_media(color_scheme=scheme)
@@ -86,7 +87,7 @@ def take(page: Page, name: str) -> None:
 
 
 def agent_of(page: Page, url: str) -> str:
-    """An agent of the demonstration, the one with the most to show."""
+    """Return an agent of the demonstration, the one with the most to show."""
     answer = page.request.get(f"{url}/agents", headers={"accept": "application/json"})
     known = [str(each["id"]) for each in answer.json()["agents"]]
     return "support" if "support" in known else known[0]
@@ -94,7 +95,7 @@ def agent_of(page: Page, url: str) -> str:
 
 @contextmanager
 def demonstration() -> Generator[tuple[str, dict[str, str]]]:
-    """A demonstration that has come to its approval: where its console is, and the ids of its two sessions."""
+    """Run a demonstration until its approval. Yields the console's address and the ids of both sessions."""
     with tempfile.TemporaryDirectory() as folder:
         variables = {"HOME": folder, "PATH": Environment.current()["PATH"]}
         command = [sys.executable, "-m", "toolcrib", "demo", "--json", "--no-open"]
@@ -102,24 +103,24 @@ def demonstration() -> Generator[tuple[str, dict[str, str]]]:
         watchdog = threading.Timer(LIMIT, process.kill)
         watchdog.start()
         try:
-            yield heard(process)
+            yield read_events(process)
         finally:
             watchdog.cancel()
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=LIMIT)
 
 
-def heard(process: "subprocess.Popen[str]") -> tuple[str, dict[str, str]]:
-    """Read what it tells until a call waits for a person."""
+def read_events(process: "subprocess.Popen[str]") -> tuple[str, dict[str, str]]:
+    """Read the demonstration's events until a call waits for a person."""
     assert process.stdout is not None
     console, names = "", dict[str, str]()
     for line in process.stdout:
-        told: dict[str, Any] = json.loads(line)
-        if told["event"] == "ready":
-            console = str(told["console"])
-        elif told["event"] == "session" and told["state"] in ("completed", "waiting"):
-            names["ended" if told["state"] == "completed" else "waiting"] = str(told["sessionId"])
-            if told["state"] == "waiting":
+        event: dict[str, Any] = json.loads(line)
+        if event["event"] == "ready":
+            console = str(event["console"])
+        elif event["event"] == "session" and event["state"] in ("completed", "waiting"):
+            names["ended" if event["state"] == "completed" else "waiting"] = str(event["sessionId"])
+            if event["state"] == "waiting":
                 return console, names
     raise RuntimeError("The demonstration ended before anything waited.")
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the documentation as a site in build/site, and fails if a link leads nowhere. Run by `make docs`.
-# The pages keep their places, so that every link works on a code host as it does in the site.
+# Builds the documentation as a site in build/site, and fails on broken links. Run by `make docs`.
+# The pages keep their paths, so that every link works both on a code host and in the site.
 set -eu
 cd "$(dirname "$0")/.."
 sh scripts/programs.sh docs

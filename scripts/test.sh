@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the tests on several workers. Up to five failed tests run once more, one at a time: thousands of tests with real
-# processes on a busy machine have a failure now and then that says nothing about the code. Both runs are printed, so a
+# processes on a busy machine sometimes fail without a fault in the code. Both runs are printed, so a
 # test that needed its second run is seen and can be fixed.
 set -u
 cd "$(dirname "$0")/.."

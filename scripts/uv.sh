@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs the pinned uv. At first use it is fetched with pip into .tools, so a clone needs Python, git and make only.
-# Every failure is one sentence; what pip said is kept in a log.
+# Runs the pinned uv. The first run downloads it with pip into .tools, so a clone needs only Python, git and make.
+# Every failure is one sentence; the output of pip is kept in a log.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -20,7 +20,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "chat.md").read_text(enco
 
 
 class Runtime(PlayedRunner):
-    """Gives every prompt the same answer, in place of Claude Code."""
+    """Answers every prompt alike, in place of Claude Code."""
 
     name = "claude"
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Runtime(PlayedRunner):
-    """Gives every prompt the same answer, in place of Claude Code."""
+    """Answers every prompt alike, in place of Claude Code."""
 
     name = "claude"
 

@@ -72,7 +72,7 @@ def test_rule_that_compares_a_path_as_text_causes_a_warning_and_is_narrowed(shel
     output_of(shell, "rules", "remove", rule)
 
 
-def test_rule_that_matches_no_tool_warns_and_reach_names_who_can_call(shell: Shell) -> None:
+def test_rule_that_matches_no_tool_warns_and_reach_lists_the_callers(shell: Shell) -> None:
     done = shell.run("rules", "ask", "lba/*", "--json")
     rule = json.loads(done.stdout)["id"]
     assert "matches no tool that is known now" in done.stderr

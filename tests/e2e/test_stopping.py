@@ -1,4 +1,4 @@
-"""Stopping `toolcrib serve`: calls in flight finish, new calls are refused, and a front takes over or gives way."""
+"""Stopping `toolcrib serve`: calls in flight finish, new calls are refused, and a front takes over and hands back."""
 
 import json
 import signal
@@ -156,7 +156,7 @@ class Front:
         self.process.stdout.close()
 
 
-def test_front_takes_over_on_the_same_port_and_gives_way_to_the_next_serve(shell: Shell) -> None:
+def test_front_takes_over_on_the_same_port_and_hands_back_to_the_next_serve(shell: Shell) -> None:
     run = shell.home / "run.json"
     with shell.serving() as crib:
         front = Front(shell)

@@ -1,6 +1,7 @@
 """A modern server whose lists expire: each listing has one more tool.
 
-The first argument is the `ttlMs` of the list. With `tells`, it accepts `subscriptions/listen` but never notifies.
+The first argument is the `ttlMs` of the list. With a second argument, it accepts `subscriptions/listen` but never
+notifies.
 
 """
 
@@ -30,4 +31,4 @@ def main(ttl: int, takes_listeners: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), "tells" in sys.argv)
+    main(int(sys.argv[1]), len(sys.argv) > 2)
