@@ -1,4 +1,4 @@
-"""The library on both databases: written, found by any of its words, written anew, removed."""
+"""The library on both databases: entries are written, found by their words, replaced and deleted."""
 
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -29,7 +29,7 @@ async def found(library: Library, words: str = "", **more: Any) -> list[str]:
     return [entry.key for entry in await library.find(LibraryQuery(words, **more))]
 
 
-async def test_what_is_written_is_read_with_its_author(library: Library) -> None:
+async def test_entry_is_read_with_its_author(library: Library) -> None:
     written, is_new = await library.write(
         LibraryDraft("deploy/how", "Run make release.", "How to deploy", "guides", ("ops", "release", "ops")),
         by=REVIEWER,
@@ -41,7 +41,7 @@ async def test_what_is_written_is_read_with_its_author(library: Library) -> None
     assert shape["tags"] == ["ops", "release"]
 
 
-async def test_writing_a_key_again_replaces_all_but_the_day_it_was_made(library: Library) -> None:
+async def test_rewriting_a_key_replaces_all_but_its_creation_time(library: Library) -> None:
     first, _ = await library.write(LibraryDraft("rule", "Tabs.", category="style"), by=REVIEWER)
     second, is_new = await library.write(LibraryDraft("rule", "Spaces."), by=OWNER)
     assert not is_new
@@ -51,7 +51,7 @@ async def test_writing_a_key_again_replaces_all_but_the_day_it_was_made(library:
     assert await found(library, "spaces") == ["rule"]
 
 
-async def test_words_are_found_by_their_beginning_without_case_or_accents_in_any_field(library: Library) -> None:
+async def test_words_match_by_prefix_without_case_or_accents(library: Library) -> None:
     await library.write(
         LibraryDraft("cafe", "Der Kaffee im CAFÉ kostet toolcrib.example/preis_liste", "Kosten"), by=OWNER
     )
@@ -62,13 +62,13 @@ async def test_words_are_found_by_their_beginning_without_case_or_accents_in_any
     assert await found(library, "kaffee nothing") == []
 
 
-async def test_the_entry_that_says_it_more_often_comes_first(library: Library) -> None:
+async def test_entry_with_more_occurrences_comes_first(library: Library) -> None:
     await library.write(LibraryDraft("much", "lock lock lock"), by=OWNER)
     await library.write(LibraryDraft("little", "a lock among many other words that are about something else"), by=OWNER)
     assert await found(library, "lock") == ["much", "little"]
 
 
-async def test_categories_and_tags_narrow_what_is_found(library: Library) -> None:
+async def test_categories_and_tags_filter_the_results(library: Library) -> None:
     await library.write(LibraryDraft("a", "one", category="x", tags=("t",)), by=OWNER)
     await library.write(LibraryDraft("b", "one", category="x", tags=("u",)), by=OWNER)
     await library.write(LibraryDraft("c", "one", category="y", tags=("t",)), by=OWNER)
@@ -79,7 +79,7 @@ async def test_categories_and_tags_narrow_what_is_found(library: Library) -> Non
     assert await library.categories() == {"x": 2, "y": 1}
 
 
-async def test_what_is_deleted_is_not_found_any_more(library: Library) -> None:
+async def test_deleted_entry_is_not_found(library: Library) -> None:
     await library.write(LibraryDraft("gone", "unique"), by=OWNER)
     await library.delete("gone")
     assert await found(library, "unique") == []
@@ -90,7 +90,7 @@ async def test_what_is_deleted_is_not_found_any_more(library: Library) -> None:
 
 
 @pytest.mark.parametrize(
-    "writing",
+    "draft",
     [
         LibraryDraft("", "x"),
         LibraryDraft("no spaces", "x"),
@@ -102,14 +102,14 @@ async def test_what_is_deleted_is_not_found_any_more(library: Library) -> None:
         LibraryDraft("k", "x", tags=("t",) * 21),
     ],
 )
-async def test_what_cannot_be_kept_is_refused_with_the_next_step(library: Library, writing: LibraryDraft) -> None:
+async def test_invalid_entry_is_refused_with_a_hint(library: Library, draft: LibraryDraft) -> None:
     with pytest.raises(InvalidRequest) as raised:
-        await library.write(writing, by=OWNER)
+        await library.write(draft, by=OWNER)
     assert raised.value.code == "library.invalid"
     assert raised.value.hint
 
 
-async def test_signs_of_a_query_language_are_only_signs(library: Library) -> None:
+async def test_query_operators_are_treated_as_text(library: Library) -> None:
     await library.write(LibraryDraft("k", 'He said "NEAR(x, y)" & left | \\ back'), by=OWNER)
     for words in ('"near', "near(", "said & left", "x' OR 1", "left:* !x", "back\\"):
         await found(library, words)
@@ -118,17 +118,17 @@ async def test_signs_of_a_query_language_are_only_signs(library: Library) -> Non
         await found(library, "&&& --")
 
 
-async def test_long_and_strange_texts_are_kept_and_found(library: Library) -> None:
-    strange = "nul \0 surrogate \ud800 emoji 🦀 日本語 end"
-    await library.write(LibraryDraft("strange", strange), by=OWNER)
+async def test_long_and_unusual_texts_are_stored_and_found(library: Library) -> None:
+    unusual = "nul \0 surrogate \ud800 emoji 🦀 日本語 end"
+    await library.write(LibraryDraft("strange", unusual), by=OWNER)
     await library.write(LibraryDraft("long", " ".join(f"word{number}" for number in range(6_000))), by=OWNER)
-    assert (await library.read("strange")).content == strange
+    assert (await library.read("strange")).content == unusual
     assert await found(library, "日本") == ["strange"]
     assert await found(library, "word5999") == ["long"]
 
 
 @given(st.text())
-def test_plain_words_are_stable_and_have_letters_and_digits_only(text: str) -> None:
+def test_plain_words_are_stable_and_alphanumeric(text: str) -> None:
     words = plain_words(text)
     assert all(word.isalnum() for word in words)
     assert plain_words(" ".join(words)) == words

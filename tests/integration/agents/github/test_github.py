@@ -1,4 +1,4 @@
-"""GitHub over HTTP: what is asked and given, pages, limits, and hosts that misbehave."""
+"""GitHub over HTTP: requests and results, pages, limits, and faulty hosts."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
@@ -7,50 +7,59 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from integration.agents.github.hub import TOKEN, Hub, client, endless, issue, open_host, open_hub, pull
+from integration.agents.github.fake_github import (
+    TOKEN,
+    FakeGitHub,
+    client,
+    endless,
+    issue,
+    open_fake_github,
+    open_host,
+    pull,
+)
 from toolcrib.agents.github.github import LONGEST_DIFF, GitHub, Opening
 from toolcrib.model.errors import Denied, ToolcribError
 
 pytestmark = pytest.mark.anyio
 
-SOON = 20.0
+TIMEOUT = 20.0
 
 
 @pytest.fixture
-async def hub() -> AsyncGenerator[Hub]:
-    """A running GitHub."""
-    async with open_hub() as opened:
+async def hub() -> AsyncGenerator[FakeGitHub]:
+    """Run a fake GitHub."""
+    async with open_fake_github() as opened:
         yield opened
 
 
 @pytest.fixture
-async def github(hub: Hub) -> AsyncGenerator[GitHub]:
-    """The desk that speaks to it."""
+async def github(hub: FakeGitHub) -> AsyncGenerator[GitHub]:
+    """Open a client of the fake GitHub."""
     async with client(hub.url) as opened:
         yield opened
 
 
-async def test_a_request_carries_the_token_and_the_version_of_the_api(hub: Hub, github: GitHub) -> None:
+async def test_request_carries_the_token(hub: FakeGitHub, github: GitHub) -> None:
     found = await github.repository("acme/app")
     assert (found["fullName"], found["defaultBranch"], found["license"]) == ("acme/app", "trunk", "MIT")
-    assert [(each.path, each.token) for each in hub.asked] == [("/api/v3/repos/acme/app", f"Bearer {TOKEN}")]
+    assert [(each.path, each.token) for each in hub.requests] == [("/api/v3/repos/acme/app", f"Bearer {TOKEN}")]
 
 
-async def test_lists_go_over_pages_until_there_are_enough(hub: Hub, github: GitHub) -> None:
+async def test_list_reads_pages_up_to_its_limit(hub: FakeGitHub, github: GitHub) -> None:
     hub.pulls = [pull(number) for number in range(250, 0, -1)]
     assert [each["number"] for each in await github.pulls("acme/app", "open", 230)] == list(range(250, 20, -1))
-    assert len(hub.asked) == 3
+    assert len(hub.requests) == 3
     assert len(await github.pulls("acme/app", "open", 5)) == 5
-    assert hub.asked[-1].query == {"state": "open", "per_page": "5"}
+    assert hub.requests[-1].query == {"state": "open", "per_page": "5"}
 
 
-async def test_pull_requests_among_issues_are_left_out_and_made_up_for(hub: Hub, github: GitHub) -> None:
+async def test_issue_list_omits_pull_requests_and_reads_further_pages(hub: FakeGitHub, github: GitHub) -> None:
     hub.issues = [issue(number, **({"pull_request": {}} if number % 2 else {})) for number in range(300, 0, -1)]
     found = await github.issues("acme/app", "all", 60)
     assert [each["number"] for each in found] == list(range(300, 180, -2))
 
 
-async def test_a_moved_repository_is_read_where_it_is_and_not_written_to(hub: Hub, github: GitHub) -> None:
+async def test_moved_repository_can_be_read_but_not_written(hub: FakeGitHub, github: GitHub) -> None:
     assert (await github.repository("acme/moved"))["fullName"] == "acme/renamed"
     with pytest.raises(ToolcribError) as caught:
         await github.open_issue("acme/moved", Opening("x", "y"))
@@ -59,7 +68,7 @@ async def test_a_moved_repository_is_read_where_it_is_and_not_written_to(hub: Hu
     assert len(hub.writes) == 1
 
 
-async def test_a_pull_request_goes_to_the_default_branch_and_gets_the_label(hub: Hub, github: GitHub) -> None:
+async def test_pull_request_targets_the_default_branch_and_is_labelled(hub: FakeGitHub, github: GitHub) -> None:
     made = await github.open_pull("acme/app", Opening("Fix", "It was broken."), "fix", None)
     assert (made["number"], made["base"], made["labels"]) == (41, "trunk", ["toolcrib"])
     assert [(each.path, each.body) for each in hub.writes] == [
@@ -68,14 +77,14 @@ async def test_a_pull_request_goes_to_the_default_branch_and_gets_the_label(hub:
     ]
 
 
-async def test_a_pull_request_stands_although_its_label_could_not_be_put_on(hub: Hub, github: GitHub) -> None:
+async def test_pull_request_is_returned_although_its_label_failed(hub: FakeGitHub, github: GitHub) -> None:
     hub.may_label = False
     made = await github.open_pull("acme/app", Opening("Fix", ""), "fix", "main")
     assert (made["number"], made["base"], made["labels"]) == (41, "main", [])
     assert "toolcrib" in made["notice"]
 
 
-async def test_an_issue_has_the_label_once_and_none_where_there_is_none(hub: Hub) -> None:
+async def test_issue_has_the_configured_label_once_or_none(hub: FakeGitHub) -> None:
     async with client(hub.url) as github:
         made = await github.open_issue("acme/app", Opening("Bug", "b", ("toolcrib", "bug"), "Bug"))
         assert made["labels"] == ["toolcrib", "bug"]
@@ -85,14 +94,14 @@ async def test_an_issue_has_the_label_once_and_none_where_there_is_none(hub: Hub
         assert "type" not in hub.writes[-1].body
 
 
-async def test_a_diff_is_cut_at_its_bound(hub: Hub, github: GitHub) -> None:
+async def test_diff_is_truncated_at_its_limit(hub: FakeGitHub, github: GitHub) -> None:
     assert await github.diff("acme/app", 3) == (hub.diff, False)
     hub.diff = "+x\n" * LONGEST_DIFF
     diff, is_more = await github.diff("acme/app", 3)
     assert (len(diff), is_more) == (LONGEST_DIFF, True)
 
 
-async def test_with_allowed_owners_nothing_is_written_elsewhere_and_everything_read(hub: Hub) -> None:
+async def test_writes_are_limited_to_allowed_owners_and_reads_are_not(hub: FakeGitHub) -> None:
     async with client(hub.url, owners=["ACME"]) as github:
         await github.star("acme/app")
         for write in (
@@ -125,12 +134,12 @@ REFUSED: list[tuple[Callable[[GitHub], Awaitable[object]], str]] = [
     (lambda github: github.open_pull("acme/app", Opening("x", "y"), "nowhere", "main"), "github.refused"),
     (lambda github: github.review("acme/app", 1, "APPROVE", ""), "github.refused"),
     (lambda github: github.diff("acme/app", 406), "github.refused"),
-    (lambda github: github.follow("nobody"), "github.unknown"),
+    (lambda github: github.follow("unknown"), "github.unknown"),
 ]
 
 
 @pytest.mark.parametrize(("call", "code"), REFUSED)
-async def test_what_github_refuses_says_why_and_what_next(
+async def test_github_errors_have_a_code_and_a_hint(
     github: GitHub, call: Callable[[GitHub], Awaitable[object]], code: str
 ) -> None:
     with pytest.raises(ToolcribError) as caught:
@@ -140,10 +149,10 @@ async def test_what_github_refuses_says_why_and_what_next(
     assert TOKEN not in caught.value.message
 
 
-async def test_a_wrong_token_and_used_up_limits_are_told_apart(hub: Hub, github: GitHub) -> None:
-    async with client(hub.url, "wrong") as stranger:
+async def test_invalid_token_and_rate_limits_have_different_codes(hub: FakeGitHub, github: GitHub) -> None:
+    async with client(hub.url, "wrong") as unauthorized:
         with pytest.raises(ToolcribError) as caught:
-            await stranger.repository("acme/app")
+            await unauthorized.repository("acme/app")
         assert caught.value.code == "github.token"
     hub.remaining = 0
     with pytest.raises(ToolcribError) as caught:
@@ -155,96 +164,96 @@ async def test_a_wrong_token_and_used_up_limits_are_told_apart(hub: Hub, github:
     assert (caught.value.code, "in 17 s" in str(caught.value.hint)) == ("github.limited", True)
 
 
-async def failing(base: str) -> ToolcribError:
-    """How reading a list there fails."""
+async def error_of(base: str) -> ToolcribError:
+    """Read a list from this host and return the error."""
     async with client(base) as github:
-        with pytest.raises(ToolcribError) as caught, anyio.fail_after(SOON):
+        with pytest.raises(ToolcribError) as caught, anyio.fail_after(TIMEOUT):
             await github.pulls("acme/app", "open", 300)
     assert TOKEN not in caught.value.message
     return caught.value
 
 
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-async def test_the_token_does_not_follow_a_redirect_to_another_host(status: int) -> None:
-    async with open_hub() as elsewhere:
+async def test_token_does_not_follow_a_redirect_to_another_host(status: int) -> None:
+    async with open_fake_github() as elsewhere:
 
         async def answer(_: Request) -> Response:
             return RedirectResponse(f"{elsewhere.url}/repos/acme/app/pulls", status)
 
         async with open_host(answer) as base:
-            error = await failing(base)
-        assert (error.code, elsewhere.asked) == ("github.failed", [])
+            error = await error_of(base)
+        assert (error.code, elsewhere.requests) == ("github.failed", [])
 
 
-async def test_the_token_does_not_follow_a_next_page_elsewhere() -> None:
-    async with open_hub() as elsewhere:
+async def test_token_does_not_follow_a_next_page_on_another_host() -> None:
+    async with open_fake_github() as elsewhere:
 
         async def answer(_: Request) -> Response:
             return JSONResponse([pull(1)], headers={"link": f'<{elsewhere.url}/repos/acme/app/pulls>; rel="next"'})
 
         async with open_host(answer) as base:
-            error = await failing(base)
-        assert (error.code, elsewhere.asked) == ("github.failed", [])
+            error = await error_of(base)
+        assert (error.code, elsewhere.requests) == ("github.failed", [])
 
 
-async def test_a_redirect_out_of_the_api_of_the_same_host_is_refused() -> None:
-    asked: list[str] = []
+async def test_redirect_out_of_the_api_is_refused() -> None:
+    requests: list[str] = []
 
     async def answer(request: Request) -> Response:
-        asked.append(request.url.path)
+        requests.append(request.url.path)
         return RedirectResponse("/login")
 
     async with open_host(answer) as base:
-        assert (await failing(base)).code == "github.failed"
-    assert asked == ["/api/v3/repos/acme/app/pulls"]
+        assert (await error_of(base)).code == "github.failed"
+    assert requests == ["/api/v3/repos/acme/app/pulls"]
 
 
 async def loops(request: Request) -> Response:
-    """Redirects to itself."""
+    """Redirect to the same address."""
     return RedirectResponse(str(request.url))
 
 
 async def no_json(_: Request) -> Response:
-    """A page for people."""
+    """Return an HTML page."""
     return PlainTextResponse("<html>Sign in</html>")
 
 
 async def no_list(_: Request) -> Response:
-    """JSON, but not what was asked for."""
+    """Return JSON that is no list."""
     return JSONResponse({"message": "hello"})
 
 
 async def strange_list(_: Request) -> Response:
-    """Endless pages of nothing."""
+    """Return endless pages of invalid items."""
     return JSONResponse([None, 1, "x"], headers={"link": '<?page=2>; rel="next"'})
 
 
 async def broken(_: Request) -> Response:
-    """A failure of its own."""
+    """Return status 500."""
     return PlainTextResponse("boom", 500)
 
 
 async def too_large(request: Request) -> Response:
-    """More than anybody wants."""
+    """Return a body that exceeds the limit."""
     return endless(request)
 
 
 @pytest.mark.parametrize("answer", [loops, no_json, no_list, broken, too_large])
-async def test_a_host_that_misbehaves_is_one_failure(answer: Callable[[Request], Awaitable[Response]]) -> None:
+async def test_faulty_host_is_a_github_failure(answer: Callable[[Request], Awaitable[Response]]) -> None:
     async with open_host(answer) as base:
-        assert (await failing(base)).code == "github.failed"
+        assert (await error_of(base)).code == "github.failed"
 
 
-async def test_pages_without_end_are_left_after_some() -> None:
+async def test_endless_pages_are_limited() -> None:
     async with open_host(strange_list) as base, client(base) as github:
-        with anyio.fail_after(SOON):
+        with anyio.fail_after(TIMEOUT):
             assert await github.pulls("acme/app", "open", 100) == []
 
 
-async def test_a_host_that_is_not_there_or_does_not_answer_is_one_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with open_hub() as hub:
+async def test_unreachable_or_hung_host_is_a_github_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_fake_github() as hub:
         gone = hub.url
-    assert (await failing(gone)).code == "github.failed"
+    assert (await error_of(gone)).code == "github.failed"
     monkeypatch.setattr("toolcrib.agents.github.api.TIMEOUT", 0.3)
     stop = anyio.Event()
 
@@ -253,12 +262,12 @@ async def test_a_host_that_is_not_there_or_does_not_answer_is_one_failure(monkey
         return PlainTextResponse("")
 
     async with open_host(hangs) as base:
-        error = await failing(base)
+        error = await error_of(base)
         stop.set()
     assert (error.code, "0.3 s" in error.message) == ("github.failed", True)
 
 
-async def test_what_others_wrote_wrongly_becomes_empty_fields(hub: Hub, github: GitHub) -> None:
+async def test_fields_of_the_wrong_type_become_empty(hub: FakeGitHub, github: GitHub) -> None:
     hub.issues = [{"state": "open", "number": "7", "labels": ["a", {"name": 3}, None], "user": None, "body": 5}]
     (found,) = await github.issues("acme/app", "open", 5)
     assert (found["number"], found["labels"], found["author"], found["excerpt"]) == (0, ["a"], "", "")

@@ -1,4 +1,4 @@
-"""What sessions and schedules may do is bounded by their creator as it is now, not as it was."""
+"""Rights of sessions and schedules: limited by the current rights of their creator."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -23,11 +23,11 @@ from toolcrib.testing.played import PlayedRunner
 pytestmark = pytest.mark.anyio
 
 SCRIPTS: dict[str, Json] = {"text": [{"blocks": [{"text": "done"}]}], "hang": [{"hang_s": 600}]}
-SOON = 30
+TIMEOUT = 30
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncGenerator[Crib]:
+async def open_crib(folder: Path) -> AsyncGenerator[Crib]:
     project = folder / "project"
     project.mkdir(exist_ok=True)
     settings = Settings(home=folder / "home", port=0, default_cwd=project)
@@ -40,7 +40,7 @@ async def opened(folder: Path) -> AsyncGenerator[Crib]:
 
 @pytest.fixture
 async def crib(tmp_path: Path) -> AsyncGenerator[Crib]:
-    async with opened(tmp_path) as crib:
+    async with open_crib(tmp_path) as crib:
         yield crib
 
 
@@ -60,11 +60,11 @@ async def verdict(crib: Crib, session: Session, ref: str = "toolcrib/ping") -> s
     return (await crib.why(ref, principal=session.principal)).verdict
 
 
-async def test_revoking_a_token_pauses_its_schedules_and_ends_its_sessions(crib: Crib) -> None:
+async def test_revoked_token_pauses_its_schedules_and_ends_its_sessions(crib: Crib) -> None:
     token, _ = await crib.tokens.create("laptop")
     other, _ = await crib.tokens.create("host")
-    mine = await crib.schedules.add(hourly(crib, token.principal))
-    theirs = await crib.schedules.add(hourly(crib, other.principal))
+    of_laptop = await crib.schedules.add(hourly(crib, token.principal))
+    of_host = await crib.schedules.add(hourly(crib, other.principal))
     session = await child(crib, token.principal)
     below = await child(crib, session.principal)
     await crib.sessions.send(below.id, "[[script:hang]]")
@@ -74,12 +74,12 @@ async def test_revoking_a_token_pauses_its_schedules_and_ends_its_sessions(crib:
 
     assert (await verdict(crib, session), await verdict(crib, below)) == ("hidden", "hidden")
     assert "revoked" in (await crib.why("toolcrib/ping", principal=session.principal)).decided_by.reason
-    with anyio.fail_after(SOON):
-        while not (await crib.schedules.get(mine.id)).paused or crib.sessions.active():  # noqa: ASYNC110 there is no event for both
+    with anyio.fail_after(TIMEOUT):
+        while not (await crib.schedules.get(of_laptop.id)).paused or crib.sessions.active():  # noqa: ASYNC110 there is no event for both
             await anyio.sleep(0.02)
-    paused = await crib.schedules.get(mine.id)
+    paused = await crib.schedules.get(of_laptop.id)
     assert paused.reason == 'Paused. The token "laptop" that started it was revoked.'
-    assert not (await crib.schedules.get(theirs.id)).paused
+    assert not (await crib.schedules.get(of_host.id)).paused
     closed = await crib.sessions.get(below.id)
     assert (closed.state, "revoked" in str(closed.reason)) == ("closed", True)
     errors = [event.data["code"] async for event in crib.sessions.transcript(below.id) if event.kind == "error"]
@@ -91,7 +91,7 @@ async def test_revoking_a_token_pauses_its_schedules_and_ends_its_sessions(crib:
         await child(crib, token.principal)
 
 
-async def test_revoking_a_token_while_a_turn_is_prepared_is_no_failure_of_the_session(crib: Crib) -> None:
+async def test_token_revoked_while_a_turn_is_prepared_interrupts_the_turn(crib: Crib) -> None:
     for turns in range(80):
         name = f"laptop-{turns}"
         token, _ = await crib.tokens.create(name)
@@ -100,7 +100,7 @@ async def test_revoking_a_token_while_a_turn_is_prepared_is_no_failure_of_the_se
         for _ in range(turns):
             await anyio.lowlevel.checkpoint()
         await crib.tokens.revoke(name)
-        with anyio.fail_after(SOON):
+        with anyio.fail_after(TIMEOUT):
             while (await crib.sessions.get(session.id)).state != "closed":
                 await anyio.lowlevel.checkpoint()
         events = [event async for event in crib.sessions.transcript(session.id)]
@@ -108,7 +108,7 @@ async def test_revoking_a_token_while_a_turn_is_prepared_is_no_failure_of_the_se
         assert [event.data["reason"] for event in events if event.kind == "done"] == ["interrupted"], turns
 
 
-async def test_a_message_that_is_dropped_before_its_turn_begins_is_told_to_be_interrupted(crib: Crib) -> None:
+async def test_message_dropped_before_its_turn_is_interrupted(crib: Crib) -> None:
     for turns in range(40):
         session = await crib.sessions.create(NewSession("api", None, "builder"))
         await crib.sessions.send(session.id, "[[script:hang]]")
@@ -120,12 +120,12 @@ async def test_a_message_that_is_dropped_before_its_turn_begins_is_told_to_be_in
         assert (await crib.sessions.get(session.id)).reason == "Stopped."
 
 
-async def test_a_schedule_of_a_revoked_token_does_not_run_by_hand_either(crib: Crib) -> None:
+async def test_schedule_of_a_revoked_token_cannot_be_run_manually(crib: Crib) -> None:
     token, _ = await crib.tokens.create("laptop")
     schedule = await crib.schedules.add(hourly(crib, token.principal))
     await crib.tokens.revoke("laptop")
     await crib.schedules.run_now(schedule.id)
-    with anyio.fail_after(SOON):
+    with anyio.fail_after(TIMEOUT):
         while (await crib.schedules.history(schedule.id))[0].state == "running":  # noqa: ASYNC110 runs have no event
             await anyio.sleep(0.02)
     (run,) = await crib.schedules.history(schedule.id)
@@ -133,7 +133,7 @@ async def test_a_schedule_of_a_revoked_token_does_not_run_by_hand_either(crib: C
     assert "was revoked" in str(run.reason)
 
 
-async def test_a_later_token_of_the_same_name_inherits_nothing(crib: Crib) -> None:
+async def test_new_token_of_the_same_name_inherits_nothing(crib: Crib) -> None:
     token, _ = await crib.tokens.create("laptop")
     schedule = await crib.schedules.add(hourly(crib, token.principal))
     session = await child(crib, token.principal)
@@ -146,20 +146,20 @@ async def test_a_later_token_of_the_same_name_inherits_nothing(crib: Crib) -> No
         await child(crib, token.principal)
 
 
-async def test_a_token_that_was_revoked_while_no_crib_ran_counts_at_the_next_start(tmp_path: Path) -> None:
-    async with opened(tmp_path) as crib:
+async def test_schedules_of_a_revoked_token_are_paused_at_the_next_start(tmp_path: Path) -> None:
+    async with open_crib(tmp_path) as crib:
         token, _ = await crib.tokens.create("laptop")
         schedule = await crib.schedules.add(hourly(crib, token.principal))
-        crib.schedules.pause_revoked = _nothing  # as if the crib had been killed right after the token was revoked
+        crib.schedules.pause_revoked = _nothing  # as after a kill right after the revocation
         await crib.tokens.revoke("laptop")
-    async with opened(tmp_path) as crib:
+    async with open_crib(tmp_path) as crib:
         assert (await crib.schedules.get(schedule.id)).paused
 
 
 async def _nothing() -> None: ...
 
 
-async def test_a_tighter_mode_of_a_parent_tightens_what_it_started(crib: Crib) -> None:
+async def test_stricter_mode_of_a_parent_limits_its_children(crib: Crib) -> None:
     parent = await crib.sessions.create(NewSession("api", None, "builder", "acceptEdits"))
     session = await child(crib, parent.principal)
     below = await child(crib, session.principal)
@@ -170,11 +170,11 @@ async def test_a_tighter_mode_of_a_parent_tightens_what_it_started(crib: Crib) -
     assert await verdict(crib, below) == "allow"
 
 
-async def test_a_tighter_mode_holds_for_what_begins_after_a_restart(tmp_path: Path) -> None:
-    async with opened(tmp_path) as crib:
+async def test_stricter_mode_of_a_parent_applies_after_a_restart(tmp_path: Path) -> None:
+    async with open_crib(tmp_path) as crib:
         parent = await crib.sessions.create(NewSession("api", None, "builder", "acceptEdits"))
         await crib.sessions.change(parent.id, mode="dontAsk")
-    async with opened(tmp_path) as crib:
+    async with open_crib(tmp_path) as crib:
         session = await child(crib, parent.principal)
         assert await verdict(crib, session) == "deny"
         schedule = hourly(crib, parent.principal)
@@ -182,7 +182,7 @@ async def test_a_tighter_mode_holds_for_what_begins_after_a_restart(tmp_path: Pa
         assert ready.is_ready
 
 
-async def test_tighter_permissions_of_a_parents_agent_tighten_what_it_started(crib: Crib) -> None:
+async def test_reduced_permissions_of_a_parents_agent_limit_its_children(crib: Crib) -> None:
     parent = await crib.sessions.create(NewSession("api", None, "debugger", "acceptEdits"))
     session = await child(crib, parent.principal)
     assert await verdict(crib, session) == "allow"

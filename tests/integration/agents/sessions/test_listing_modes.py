@@ -1,4 +1,4 @@
-"""Agents whose sessions list tools by search or by code: few tools, and every call goes through the gate."""
+"""Agents whose sessions list tools by search or by code: few listed tools, and every call passes the gate."""
 
 import pytest
 
@@ -24,7 +24,7 @@ async def order(item: str, pieces: int) -> str:
     return f"ordered {pieces} {item}"
 
 
-def use(name: str, **arguments: Json) -> list[Json]:
+def steps(name: str, **arguments: Json) -> list[Json]:
     step: JsonObject = {"tool": f"mcp__toolcrib__{name}", "input": arguments}
     return [{"blocks": [step]}, END]
 
@@ -35,27 +35,27 @@ for item in ["bolt", "nut"]:
     print(await lab_order(item=item, pieces=4))
 """
 SCRIPTS: dict[str, Json] = {
-    "find": use("find_tools", query="how many pieces are in stock"),
-    "call": use("call_tool", ref="lab/stock", arguments={"item": "bolt"}),
-    "hidden": use("call_tool", ref="vault/open", arguments={}),
-    "describe": use("describe_tools", tools=["lab_stock"]),
-    "run": use("run_code", code=PROGRAM),
-    "dry": use("run_code", code=PROGRAM, dry_run=True),
-    "wrong": use("run_code", code="lab_stock("),
+    "find": steps("find_tools", query="how many pieces are in stock"),
+    "call": steps("call_tool", ref="lab/stock", arguments={"item": "bolt"}),
+    "hidden": steps("call_tool", ref="vault/open", arguments={}),
+    "describe": steps("describe_tools", tools=["lab_stock"]),
+    "run": steps("run_code", code=PROGRAM),
+    "dry": steps("run_code", code=PROGRAM, dry_run=True),
+    "wrong": steps("run_code", code="lab_stock("),
 }
 
 
-async def furnished(crib: Crib, listing: str) -> PlayedRunner:
-    """Register the tools and an agent that lists them in this way."""
+async def set_up(crib: Crib, listing: str) -> PlayedRunner:
+    """Register the tools and an agent with this listing mode."""
     crib.register(ToolServer("lab", tools=[stock, order]))
-    given = {"id": "clerk", "name": "Clerk", "toolPermissions": ["lab/*"], "listing": listing}
-    await crib.zoo.create(AgentInput.model_validate(given), by="owner")
+    fields = {"id": "clerk", "name": "Clerk", "toolPermissions": ["lab/*"], "listing": listing}
+    await crib.zoo.create(AgentInput.model_validate(fields), by="owner")
     crib.runners.add(runner := PlayedRunner(SCRIPTS))
     return runner
 
 
 async def result_of(crib: Crib, prompt: str, listing: str, decision: str = "approve") -> tuple[str, JsonObject]:
-    await furnished(crib, listing)
+    await set_up(crib, listing)
     async with crib.session(runner="played", agent="clerk", mode="default") as session:
         result = only(await turn(session, prompt, crib, decision=decision), "tool_result").data
     return result["content"][0]["text"], result
@@ -81,10 +81,10 @@ async def test_code_mode_describes_tools_and_runs_a_program_after_one_approval()
         text, result = await result_of(crib, "run", "code")
         assert text == "{'result': 4}\nordered 4 bolt\nordered 4 nut"
         assert result["isError"] is False
-        made = [each for each in await crib.audit.find(Filters(server="lab")) if each["phase"] == "intent"]
-        assert len({each["programId"] for each in made}) == 1
-        assert sorted(each["tool"] for each in made) == ["order", "order", "stock"]
-        assert len({each["approvalId"] for each in made if each["tool"] == "order"}) == 1
+        intents = [each for each in await crib.audit.find(Filters(server="lab")) if each["phase"] == "intent"]
+        assert len({each["programId"] for each in intents}) == 1
+        assert sorted(each["tool"] for each in intents) == ["order", "order", "stock"]
+        assert len({each["approvalId"] for each in intents if each["tool"] == "order"}) == 1
 
 
 async def test_refused_or_dry_program_changes_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Sessions through a whole crib, with a runtime that plays scripts."""
+"""Sessions through a whole crib with a scripted runtime."""
 
 import re
 from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.anyio
 PING: dict[str, Json] = {"tool": "mcp__toolcrib__ping", "input": {}}
 SCRIPTS: dict[str, Json] = {
     "text": [{"blocks": [{"text": "Hello there, this is a long text in many pieces."}], "chunk": 4}],
-    "ping": [{"blocks": [{"text": "Looking."}, PING]}, {"blocks": [{"text": "It said {{last_tool_result}}"}]}],
+    "ping": [{"blocks": [{"text": "Looking."}, PING]}, {"blocks": [{"text": "Result: {{last_tool_result}}"}]}],
     "bash": [{"blocks": [{"tool": "Bash", "input": {"command": "ls"}}]}, {"blocks": [{"text": "done"}]}],
     "hang": [{"hang_s": 60}],
     "fail": [{"status": 500, "message": "broken"}],
@@ -37,13 +37,13 @@ SCRIPTS: dict[str, Json] = {
 
 @pytest.fixture
 async def crib() -> AsyncIterator[Crib]:
-    """A crib whose sessions play scripts."""
+    """Open a crib whose sessions play scripts."""
     async with open_crib() as opened:
         opened.runners.add(PlayedRunner(SCRIPTS))
         yield opened
 
 
-async def test_a_turn_is_a_stream_of_numbered_events_that_ends_with_done(crib: Crib) -> None:
+async def test_turn_is_a_stream_of_numbered_events_that_ends_with_done(crib: Crib) -> None:
     async with crib.session(runner="played") as session:
         events = await turn(session, "text")
 
@@ -56,7 +56,7 @@ async def test_a_turn_is_a_stream_of_numbered_events_that_ends_with_done(crib: C
     assert events[-1].data["reason"] == "completed"
 
 
-async def test_in_default_mode_a_call_waits_for_a_person_and_goes_on_after_the_answer(crib: Crib) -> None:
+async def test_call_in_default_mode_waits_for_approval_and_continues(crib: Crib) -> None:
     async with crib.session(runner="played", mode="default") as session:
         events = await turn(session, "ping", crib)
 
@@ -72,7 +72,7 @@ async def test_in_default_mode_a_call_waits_for_a_person_and_goes_on_after_the_a
 
 
 @pytest.mark.parametrize("mode", ["acceptEdits", "bypassPermissions"])
-async def test_modes_that_do_not_ask_run_tools_at_once(crib: Crib, mode: str) -> None:
+async def test_calls_run_without_approval_in_permissive_modes(crib: Crib, mode: str) -> None:
     async with crib.session(runner="played", mode=mode) as session:  # pyright: ignore[reportArgumentType]
         events = await turn(session, "ping")
 
@@ -80,7 +80,7 @@ async def test_modes_that_do_not_ask_run_tools_at_once(crib: Crib, mode: str) ->
     assert only(events, "tool_result").data["isError"] is False
 
 
-async def test_dont_ask_refuses_what_would_be_asked_and_the_model_reads_why(crib: Crib) -> None:
+async def test_dont_ask_mode_refuses_calls_with_a_reason(crib: Crib) -> None:
     async with crib.session(runner="played", mode="dontAsk") as session:
         events = await turn(session, "ping")
 
@@ -88,7 +88,7 @@ async def test_dont_ask_refuses_what_would_be_asked_and_the_model_reads_why(crib
     assert "dontAsk" in str(only(events, "tool_result").data["content"])
 
 
-async def test_a_refusal_reaches_the_model_with_the_persons_reason(crib: Crib) -> None:
+async def test_denial_of_an_own_tool_reaches_the_model_with_its_reason(crib: Crib) -> None:
     async with crib.session(runner="played", mode="default") as session:
         events = await turn(session, "bash", crib, decision="deny", reason="not on a Friday")
 
@@ -104,7 +104,7 @@ async def dump() -> str:
     return "\n".join(f"line {number}" for number in range(30_000))
 
 
-async def test_large_result_is_shortened_and_read_on_by_its_session_only() -> None:
+async def test_large_result_is_shortened_and_readable_by_its_session_only() -> None:
     scripts: dict[str, Json] = {"dump": [{"blocks": [{"tool": "mcp__lab__dump", "input": {}}]}, END]}
     async with open_crib() as crib:
         crib.register(ToolServer("lab", tools=[dump]))
@@ -125,7 +125,7 @@ async def test_large_result_is_shortened_and_read_on_by_its_session_only() -> No
         assert outcome["resultDigest"]
 
 
-async def test_the_agents_own_tools_take_the_gates_road_and_leave_both_records(crib: Crib) -> None:
+async def test_own_tools_of_the_runtime_leave_an_intent_and_an_outcome(crib: Crib) -> None:
     async with crib.session(runner="played", mode="bypassPermissions") as session:
         await turn(session, "bash")
         records = await crib.audit.find(Filters(server="claude_code"))
@@ -135,7 +135,7 @@ async def test_the_agents_own_tools_take_the_gates_road_and_leave_both_records(c
     assert {record["door"] for record in records} == {"session"}
 
 
-async def test_a_question_of_the_agent_is_answered_by_a_person(crib: Crib) -> None:
+async def test_question_of_the_agent_is_answered_by_a_person(crib: Crib) -> None:
     async with crib.session(runner="played", mode="default") as session:
         events = await turn(session, "ask", crib)
 
@@ -143,7 +143,7 @@ async def test_a_question_of_the_agent_is_answered_by_a_person(crib: Crib) -> No
     assert "the first" in events_text(events)
 
 
-async def test_a_message_during_a_turn_is_queued_and_answered_afterwards(crib: Crib) -> None:
+async def test_message_during_a_turn_is_queued_and_answered_afterwards(crib: Crib) -> None:
     session = await crib.sessions.create(NewSession("api", runner="played", mode="default"))
     log = await crib.sessions.events(session.id)
     first = await crib.sessions.send(session.id, "[[script:ping]]")
@@ -154,7 +154,7 @@ async def test_a_message_during_a_turn_is_queued_and_answered_afterwards(crib: C
     assert kinds(events).count("done") == 2
 
 
-async def test_an_interrupt_withdraws_the_approval_before_the_turn_is_done(crib: Crib) -> None:
+async def test_interrupt_withdraws_the_approval_before_the_turn_is_done(crib: Crib) -> None:
     session = await crib.sessions.create(NewSession("api", runner="played", mode="default"))
     log = await crib.sessions.events(session.id)
     await crib.sessions.send(session.id, "[[script:ping]]")
@@ -173,7 +173,7 @@ async def test_an_interrupt_withdraws_the_approval_before_the_turn_is_done(crib:
     assert not await crib.sessions.interrupt(session.id)
 
 
-async def test_a_failure_of_the_model_is_an_error_with_a_sentence_and_the_session_can_go_on(crib: Crib) -> None:
+async def test_model_failure_is_an_error_and_the_session_continues(crib: Crib) -> None:
     async with crib.session(runner="played") as session:
         failed = await turn(session, "fail")
         again = await turn(session, "text")
@@ -183,7 +183,7 @@ async def test_a_failure_of_the_model_is_an_error_with_a_sentence_and_the_sessio
     assert again[-1].data["reason"] == "completed"
 
 
-async def test_a_turn_ends_at_its_limit_of_seconds(crib: Crib) -> None:
+async def test_turn_ends_at_its_time_limit(crib: Crib) -> None:
     async with crib.session(runner="played", limits=SessionLimits(seconds=0.05)) as session:
         events = await turn(session, "hang")
 
@@ -191,21 +191,21 @@ async def test_a_turn_ends_at_its_limit_of_seconds(crib: Crib) -> None:
     assert only(events, "error").data["code"] == "session.limit"
 
 
-async def test_a_session_that_was_closed_goes_on_where_it_was(crib: Crib) -> None:
+async def test_closed_session_resumes_its_conversation(crib: Crib) -> None:
     session = await crib.sessions.create(NewSession("api", runner="played"))
-    await spoken(crib, session.id, "text")
+    await run_turn(crib, session.id, "text")
     before = await crib.sessions.get(session.id)
 
     assert (await crib.sessions.close(session.id)).state == "closed"
     assert crib.sessions.active() == ()
-    await spoken(crib, session.id, "text")
+    await run_turn(crib, session.id, "text")
     after = await crib.sessions.get(session.id)
 
     assert after.runtime == before.runtime is not None
     assert after.last_seq > before.last_seq
 
 
-async def test_tools_that_come_between_two_turns_are_there_in_the_next_one(crib: Crib) -> None:
+async def test_tool_registered_between_turns_is_available_in_the_next(crib: Crib) -> None:
     async with crib.session(runner="played", mode="acceptEdits") as session:
         without = await turn(session, "extra")
         crib.register(ToolServer("more", tools=[extra]))
@@ -215,22 +215,22 @@ async def test_tools_that_come_between_two_turns_are_there_in_the_next_one(crib:
     assert "something more" in events_text(with_it)
 
 
-async def test_a_fork_begins_with_all_that_was_said_and_leaves_the_other_alone(crib: Crib) -> None:
+async def test_fork_starts_with_a_copy_of_the_transcript(crib: Crib) -> None:
     session = await crib.sessions.create(NewSession("scheduler", runner="played", title="Nightly"))
-    await spoken(crib, session.id, "text")
+    await run_turn(crib, session.id, "text")
     fork = await crib.sessions.fork(session.id)
     copied = [event.data async for event in crib.sessions.transcript(fork.id)]
 
     assert copied == [event.data async for event in crib.sessions.transcript(session.id)]
     assert (fork.source, fork.forked_from, fork.title) == ("scheduler", session.id, "Nightly (fork)")
-    await spoken(crib, fork.id, "text")
+    await run_turn(crib, fork.id, "text")
     assert (await crib.sessions.get(fork.id)).runtime != (await crib.sessions.get(session.id)).runtime
 
 
-async def test_readers_go_on_from_any_number_without_gap_or_repeat(crib: Crib) -> None:
+async def test_readers_resume_from_any_number_without_gap_or_repeat(crib: Crib) -> None:
     session = await crib.sessions.create(NewSession("api", runner="played"))
     log = await crib.sessions.events(session.id)
-    await spoken(crib, session.id, "text")
+    await run_turn(crib, session.id, "text")
     whole = [event.seq async for event in crib.sessions.transcript(session.id)]
 
     for after in range(log.last):
@@ -240,7 +240,7 @@ async def test_readers_go_on_from_any_number_without_gap_or_repeat(crib: Crib) -
         log.check(log.last + 1)
 
 
-async def test_a_mode_counts_from_the_next_call_on(crib: Crib) -> None:
+async def test_changed_mode_applies_from_the_next_call(crib: Crib) -> None:
     async with crib.session(runner="played", mode="default") as session:
         await crib.sessions.change(session.id, mode="bypassPermissions", title="Renamed")
         events = await turn(session, "ping")
@@ -249,7 +249,7 @@ async def test_a_mode_counts_from_the_next_call_on(crib: Crib) -> None:
     assert (await crib.sessions.get(session.id)).title == "Renamed"
 
 
-async def test_a_removed_session_ends_its_readers_and_is_unknown(crib: Crib) -> None:
+async def test_deleted_session_ends_its_readers_and_is_unknown(crib: Crib) -> None:
     session = await crib.sessions.create(NewSession("api", runner="played"))
     log = await crib.sessions.events(session.id)
     await crib.sessions.send(session.id, "[[script:hang]]")
@@ -268,20 +268,20 @@ async def test_a_removed_session_ends_its_readers_and_is_unknown(crib: Crib) -> 
 
 
 async def test_sessions_are_found_by_directory_agent_and_state(crib: Crib) -> None:
-    here = await crib.sessions.create(NewSession("api", runner="played", agent="reviewer"))
+    of_reviewer = await crib.sessions.create(NewSession("api", runner="played", agent="reviewer"))
     await crib.sessions.create(NewSession("api", runner="played", cwd="/"))
 
-    assert [each.id for each in await crib.sessions.list(SessionFilter(agent="reviewer"))] == [here.id]
+    assert [each.id for each in await crib.sessions.list(SessionFilter(agent="reviewer"))] == [of_reviewer.id]
     assert [each.cwd for each in await crib.sessions.list(SessionFilter(cwd="/"))] == ["/"]
     assert len(await crib.sessions.list(SessionFilter(state="idle"))) == 2
-    assert await crib.sessions.resolve(here.id[:8]) == here.id
+    assert await crib.sessions.resolve(of_reviewer.id[:8]) == of_reviewer.id
 
 
-async def test_what_a_session_cannot_be_made_of_is_said(crib: Crib) -> None:
+async def test_invalid_session_input_is_refused(crib: Crib) -> None:
     with pytest.raises(InvalidRequest, match="absolute path"):
         await crib.sessions.create(NewSession("api", cwd="nowhere"))
     with pytest.raises(NotFound):
-        await crib.sessions.create(NewSession("api", agent="nobody"))
+        await crib.sessions.create(NewSession("api", agent="unknown"))
     with pytest.raises(NotFound, match="no runtime"):
         await crib.sessions.create(NewSession("api", runner="nothing"))
     session = await crib.sessions.create(NewSession("api", runner="played"))
@@ -289,7 +289,7 @@ async def test_what_a_session_cannot_be_made_of_is_said(crib: Crib) -> None:
         await crib.sessions.send(session.id, "  ")
 
 
-async def test_only_so_many_sessions_are_at_work_at_once(crib: Crib) -> None:
+async def test_active_sessions_are_limited(crib: Crib) -> None:
     busy = [await crib.sessions.create(NewSession("api", runner="played")) for _ in range(crib.settings.max_sessions)]
     for session in busy:
         await crib.sessions.send(session.id, "[[script:hang]]")
@@ -298,12 +298,12 @@ async def test_only_so_many_sessions_are_at_work_at_once(crib: Crib) -> None:
     with pytest.raises(Unavailable, match="limit reached"):
         await crib.sessions.send(one_more.id, "hello")
     await crib.sessions.interrupt(busy[0].id)
-    await spoken(crib, one_more.id, "text")
+    await run_turn(crib, one_more.id, "text")
 
 
 @tool(read_only=True)
 async def extra() -> str:
-    """Say something more."""
+    """Return one more text."""
     return "something more"
 
 
@@ -327,17 +327,17 @@ def events_text(events: list[SessionEvent]) -> str:
 async def turn(
     session: OpenSession, script: str, crib: Crib | None = None, decision: str = "approve", reason: str | None = None
 ) -> list[SessionEvent]:
-    """What happens until a prompt is answered; with a crib, a person answers what is asked meanwhile."""
+    """Return the events of a turn; with a crib, answer its approvals and questions."""
     events: list[SessionEvent] = []
     with anyio.fail_after(20):
         async for event in session.send(f"[[script:{script}]]"):
             events.append(event)
             if crib is not None:
-                await answered(crib, event.kind, event.data, decision, reason)
+                await answer_event(crib, event.kind, event.data, decision, reason)
     return events
 
 
-async def answered(crib: Crib, kind: str, data: JsonObject, decision: str, reason: str | None) -> None:
+async def answer_event(crib: Crib, kind: str, data: JsonObject, decision: str, reason: str | None) -> None:
     person = crib.owner("cli")
     if kind == "approval_required":
         verb = "approve" if decision == "approve" else "deny"
@@ -352,13 +352,13 @@ async def until(batches: AsyncIterator[tuple[SessionEvent, ...]], crib: Crib, do
         async for batch in batches:
             for event in batch:
                 events.append(event)
-                await answered(crib, event.kind, event.data, "approve", None)
+                await answer_event(crib, event.kind, event.data, "approve", None)
             if kinds(events).count("done") == dones:
                 break
     return events
 
 
-async def spoken(crib: Crib, id: str, script: str) -> None:
+async def run_turn(crib: Crib, id: str, script: str) -> None:
     """Send a prompt and wait for its answer."""
     sent = await crib.sessions.send(id, f"[[script:{script}]]")
     log = await crib.sessions.events(id)

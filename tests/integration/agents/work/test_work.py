@@ -1,4 +1,4 @@
-"""Work tasks through a whole crib: real git, a runtime that plays scripts and writes files where it works."""
+"""Work tasks through a whole crib: real git, and a scripted runtime that writes files."""
 
 import subprocess
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -28,7 +28,7 @@ SCRIPTS: dict[str, Json] = {
 
 
 class Writer(PlayedRunner):
-    """Writes files before it speaks, as a coding agent would; `plant` may do more in the directory."""
+    """Writes files at the start, as a coding agent would; `plant` and `asks` do more."""
 
     name = "claude"
 
@@ -60,7 +60,7 @@ def git(place: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A repository whose working tree has something of every kind."""
+    """Return a repository with staged, edited and untracked files."""
     place = tmp_path / "project"
     (place / "sub").mkdir(parents=True)
     for name in ("old.txt", "staged.txt", "edited.txt", "sub/old.txt"):
@@ -76,7 +76,7 @@ def project(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def opened(home: Path, project: Path, writer: Writer) -> AsyncGenerator[Crib]:
+async def open_crib(home: Path, project: Path, writer: Writer) -> AsyncGenerator[Crib]:
     settings = Settings(home=home, port=0, default_cwd=project)
     async with Crib(settings, environment=bare_environment(home.parent), services=["runtime"]) as crib:
         crib.runners.add(writer)
@@ -90,7 +90,7 @@ def writer() -> Writer:
 
 @pytest.fixture
 async def crib(tmp_path: Path, project: Path, writer: Writer) -> AsyncGenerator[Crib]:
-    async with opened(tmp_path / "home", project, writer) as crib:
+    async with open_crib(tmp_path / "home", project, writer) as crib:
         yield crib
 
 
@@ -102,121 +102,125 @@ async def edits_without_asking(crib: Crib, agent: str) -> None:
     await crib.zoo.update(agent, AgentChanges.model_validate({"mode": "acceptEdits"}), by="owner")
 
 
-async def called(crib: Crib, tool: str, principal: Principal, **arguments: Json) -> CallResult:
+async def call(crib: Crib, tool: str, principal: Principal, **arguments: Json) -> CallResult:
     return await crib.call(f"crew/{tool}", arguments, principal=principal)
 
 
-async def given(crib: Crib, principal: Principal, script: str = "text", **more: Json) -> JsonObject:
+async def create_task(crib: Crib, principal: Principal, script: str = "text", **more: Json) -> JsonObject:
     description = f"Write a file. [[script:{script}]]"
-    result = await called(crib, "crib_create_work_task", principal, description=description, **more)
+    result = await call(crib, "crib_create_work_task", principal, description=description, **more)
     assert not result.is_error, result.content
     return result.structured_content["task"]
 
 
-async def standing(crib: Crib, principal: Principal, id: str) -> JsonObject:
-    return (await called(crib, "crib_check_work_status", principal, task_id=id)).structured_content["task"]
+async def task_status(crib: Crib, principal: Principal, id: str) -> JsonObject:
+    return (await call(crib, "crib_check_work_status", principal, task_id=id)).structured_content["task"]
 
 
-async def ended(crib: Crib, principal: Principal, id: str) -> JsonObject:
+async def wait_for_end(crib: Crib, principal: Principal, id: str) -> JsonObject:
     with anyio.fail_after(30):
         while True:
-            task = await standing(crib, principal, id)
+            task = await task_status(crib, principal, id)
             if task["state"] != "running":
                 return task
             await anyio.sleep(0.05)
 
 
-async def eventually(so: Callable[[], Awaitable[bool]]) -> None:
+async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
     with anyio.fail_after(30):
-        while not await so():  # noqa: ASYNC110 there is no event for what the store has
+        while not await condition():  # noqa: ASYNC110 there is no event for what the store has
             await anyio.sleep(0.05)
 
 
-def all_of(place: Path) -> dict[str, bytes]:
-    """The files of a working tree and its index, as they are."""
+def snapshot(place: Path) -> dict[str, bytes]:
+    """Return the content of all files of a working tree and of its index."""
     files = {str(file.relative_to(place)): file.read_bytes() for file in place.rglob("*") if file.is_file()}
     return {name: content for name, content in files.items() if name == ".git/index" or not name.startswith(".git/")}
 
 
-async def test_a_task_is_done_on_a_branch_of_its_own_and_the_users_files_stay(crib: Crib, project: Path) -> None:
-    before = all_of(project)
+async def test_task_runs_on_its_own_branch_and_leaves_the_users_files(crib: Crib, project: Path) -> None:
+    before = snapshot(project)
     status, head = git(project, "status", "--porcelain"), git(project, "symbolic-ref", "HEAD")
-    me = agent_in(project)
-    begun = await given(crib, me)
-    assert (begun["state"], begun["branch"], begun["agentId"]) == ("running", f"toolcrib/{begun['id']}", "reviewer")
-    task = await ended(crib, me, begun["id"])
+    principal = agent_in(project)
+    created = await create_task(crib, principal)
+    assert (created["state"], created["branch"], created["agentId"]) == (
+        "running",
+        f"toolcrib/{created['id']}",
+        "reviewer",
+    )
+    task = await wait_for_end(crib, principal, created["id"])
 
     assert (task["state"], task["result"]) == ("completed", "I wrote it.")
     assert "new.txt" in task["diff"]
     assert "2 files changed" in task["diff"]
     assert git(project, "show", f"{task['branch']}:new.txt") == "one\n"
     assert git(project, "show", f"{task['branch']}:edited.txt") == "original\n"
-    assert all_of(project) == before
+    assert snapshot(project) == before
     assert (git(project, "status", "--porcelain"), git(project, "symbolic-ref", "HEAD")) == (status, head)
     session = await crib.sessions.get(task["sessionId"])
-    creator = replace(me, worktree=task["worktree"])
+    creator = replace(principal, worktree=task["worktree"])
     assert (session.source, session.agent, session.creator) == ("agent", "reviewer", creator)
     assert Path(session.cwd).is_relative_to(crib.home.work)
 
 
-async def test_a_task_in_a_directory_of_a_repository_is_done_there(crib: Crib, project: Path) -> None:
-    me = agent_in(project)
-    task = await ended(crib, me, (await given(crib, me, project=str(project / "sub")))["id"])
+async def test_task_in_a_subdirectory_runs_there(crib: Crib, project: Path) -> None:
+    principal = agent_in(project)
+    task = await wait_for_end(crib, principal, (await create_task(crib, principal, project=str(project / "sub")))["id"])
     assert git(project, "show", f"{task['branch']}:sub/new.txt") == "one\n"
     assert (await crib.sessions.get(task["sessionId"])).cwd == f"{task['worktree']}/sub"
 
 
 @pytest.mark.parametrize(("script", "state"), [("fail", "failed"), ("hang", "interrupted")])
-async def test_what_was_done_until_a_task_failed_is_kept(crib: Crib, project: Path, script: str, state: str) -> None:
-    me = agent_in(project)
-    begun = await given(crib, me, script)
+async def test_work_of_a_failed_task_is_kept(crib: Crib, project: Path, script: str, state: str) -> None:
+    principal = agent_in(project)
+    created = await create_task(crib, principal, script)
     if script == "hang":
 
         async def interrupted() -> bool:
-            return await crib.sessions.interrupt(begun["sessionId"])
+            return await crib.sessions.interrupt(created["sessionId"])
 
         await eventually(interrupted)
-    task = await ended(crib, me, begun["id"])
+    task = await wait_for_end(crib, principal, created["id"])
     assert task["state"] == state
     assert task["reason"]
     assert "new.txt" in task["diff"]
 
 
-async def test_a_task_that_is_lost_with_its_crib_is_interrupted_and_its_work_is_on_the_branch(
+async def test_task_lost_with_its_crib_is_interrupted_and_its_work_kept(
     tmp_path: Path, project: Path, writer: Writer
 ) -> None:
-    me = agent_in(project)
-    async with opened(tmp_path / "home", project, writer) as crib:
-        begun = await given(crib, me, "hang")
-        written = anyio.Path(begun["worktree"], "old.txt")
+    principal = agent_in(project)
+    async with open_crib(tmp_path / "home", project, writer) as crib:
+        created = await create_task(crib, principal, "hang")
+        written = anyio.Path(created["worktree"], "old.txt")
         await eventually(lambda: has(written, "changed\n"))
-    async with opened(tmp_path / "home", project, writer) as crib:
-        task = await standing(crib, me, begun["id"])
+    async with open_crib(tmp_path / "home", project, writer) as crib:
+        task = await task_status(crib, principal, created["id"])
         assert task["state"] == "interrupted"
         assert "crib" in task["reason"]
 
         async def is_kept() -> bool:
-            return "new.txt" in (await standing(crib, me, begun["id"])).get("diff", "")
+            return "new.txt" in (await task_status(crib, principal, created["id"])).get("diff", "")
 
         await eventually(is_kept)
         assert git(project, "show", f"{task['branch']}:new.txt") == "one\n"
 
 
-async def test_a_task_found_running_by_the_next_crib_is_interrupted(
+async def test_task_still_marked_running_is_interrupted_at_the_next_start(
     tmp_path: Path, project: Path, writer: Writer
 ) -> None:
-    me = agent_in(project)
-    async with opened(tmp_path / "home", project, writer) as crib:
-        done = await ended(crib, me, (await given(crib, me))["id"])
+    principal = agent_in(project)
+    async with open_crib(tmp_path / "home", project, writer) as crib:
+        done = await wait_for_end(crib, principal, (await create_task(crib, principal))["id"])
         await _set_running(crib, done["id"])
-    async with opened(tmp_path / "home", project, writer) as crib:
-        task = await standing(crib, me, done["id"])
+    async with open_crib(tmp_path / "home", project, writer) as crib:
+        task = await task_status(crib, principal, done["id"])
         assert (task["state"], "stopped during the task" in task["reason"]) == ("interrupted", True)
 
 
-async def test_the_worktree_goes_on_demand_and_the_branch_stays(crib: Crib, project: Path) -> None:
-    me = agent_in(project)
-    task = await ended(crib, me, (await given(crib, me))["id"])
+async def test_cleared_task_loses_its_worktree_and_keeps_its_branch(crib: Crib, project: Path) -> None:
+    principal = agent_in(project)
+    task = await wait_for_end(crib, principal, (await create_task(crib, principal))["id"])
     cleared = await crib.work.clear(task["id"])
     assert cleared.worktree is None
     assert not await anyio.Path(task["worktree"]).exists()
@@ -224,7 +228,7 @@ async def test_the_worktree_goes_on_demand_and_the_branch_stays(crib: Crib, proj
     assert git(project, "worktree", "list").count("\n") == 1
 
 
-async def test_no_program_that_a_repository_names_is_run(
+async def test_task_runs_no_program_that_the_repository_configures(
     crib: Crib, project: Path, writer: Writer, tmp_path: Path
 ) -> None:
     mark = tmp_path / "ran"
@@ -248,18 +252,18 @@ async def test_no_program_that_a_repository_names_is_run(
 
     writer.plant = plant
     mark.unlink(missing_ok=True)
-    me = agent_in(project)
-    task = await ended(crib, me, (await given(crib, me))["id"])
+    principal = agent_in(project)
+    task = await wait_for_end(crib, principal, (await create_task(crib, principal))["id"])
     assert (task["state"], task.get("reason")) == ("completed", None)
     assert "new.txt" in task["diff"]
     assert not mark.exists()
 
 
 @pytest.mark.parametrize("inside", [".", "sub"])
-async def test_a_task_edits_its_own_worktree_unattended_and_nothing_else(
+async def test_task_edits_only_its_own_worktree_without_approval(
     crib: Crib, project: Path, writer: Writer, inside: str
 ) -> None:
-    """Both the task and the session that gave it are in acceptEdits; edits elsewhere would have to be asked for."""
+    """The task and its creator are in acceptEdits; edits elsewhere need approval."""
     writer.asks = lambda place: [
         ("Write", {"file_path": str(place / "a.py"), "content": ""}),
         ("Edit", {"file_path": "old.txt"}),
@@ -269,77 +273,77 @@ async def test_a_task_edits_its_own_worktree_unattended_and_nothing_else(
         ("Read", {"file_path": str(crib.home.work / "other" / "x")}),
     ]
     await edits_without_asking(crib, "builder")
-    me = agent_in(project / inside, "builder")
-    task = await given(crib, me)
-    assert (await ended(crib, me, task["id"]))["state"] == "completed"
+    principal = agent_in(project / inside, "builder")
+    task = await create_task(crib, principal)
+    assert (await wait_for_end(crib, principal, task["id"]))["state"] == "completed"
     assert writer.permits == [True, True, True, False, False, False]
 
 
-async def test_a_task_gains_nothing_in_the_directory_of_its_creator(crib: Crib, project: Path, writer: Writer) -> None:
+async def test_task_has_no_rights_in_the_directory_of_its_creator(crib: Crib, project: Path, writer: Writer) -> None:
     await edits_without_asking(crib, "builder")
-    asker = agent_in(project, "builder")
-    task = await given(crib, asker)
-    await ended(crib, asker, task["id"])
+    creator_principal = agent_in(project, "builder")
+    task = await create_task(crib, creator_principal)
+    await wait_for_end(crib, creator_principal, task["id"])
     session = await crib.sessions.get(task["sessionId"])
     for file in (project / "old.txt", project / ".git" / "config", Path(session.cwd) / ".git"):
         why = await crib.why("claude_code/Edit", principal=session.principal, arguments={"file_path": str(file)})
         assert why.verdict == "ask"
     edited: JsonObject = {"file_path": f"{session.cwd}/old.txt"}
     assert (await crib.why("claude_code/Edit", principal=session.principal, arguments=edited)).verdict == "allow"
-    assert (await crib.why("claude_code/Edit", principal=asker, arguments=edited)).verdict == "deny"
+    assert (await crib.why("claude_code/Edit", principal=creator_principal, arguments=edited)).verdict == "deny"
 
 
-async def test_a_task_in_the_home_is_refused(crib: Crib) -> None:
-    me = agent_in(crib.home.root.parent)
-    result = await called(crib, "crib_create_work_task", me, description="x", project="home/tools")
+async def test_task_in_the_home_is_refused(crib: Crib) -> None:
+    principal = agent_in(crib.home.root.parent)
+    result = await call(crib, "crib_create_work_task", principal, description="x", project="home/tools")
     assert "closed to agents" in str(result.content)
 
 
-async def test_a_directory_without_a_repository_or_without_a_commit_is_refused(crib: Crib, tmp_path: Path) -> None:
+async def test_task_needs_a_repository_with_a_commit(crib: Crib, tmp_path: Path) -> None:
     bare, empty = tmp_path / "bare", tmp_path / "empty"
     bare.mkdir()
     empty.mkdir()
     git(empty, "init", "--quiet")
     for place, words in ((bare, "not in a git repository"), (empty, "no commit yet")):
-        result = await called(crib, "crib_create_work_task", agent_in(place), description="x")
+        result = await call(crib, "crib_create_work_task", agent_in(place), description="x")
         assert result.is_error
         assert words in str(result.content)
 
 
-async def test_a_program_gives_work_where_it_works_and_nowhere_else(crib: Crib, project: Path, tmp_path: Path) -> None:
+async def test_agent_creates_tasks_only_in_its_own_directory(crib: Crib, project: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (project / "link").symlink_to(other)
-    me = agent_in(project)
+    principal = agent_in(project)
     for place in (str(other), str(project / "link"), "..", str(project.parent)):
-        result = await called(crib, "crib_create_work_task", me, description="x", project=place)
+        result = await call(crib, "crib_create_work_task", principal, description="x", project=place)
         assert result.is_error
         assert "is not in" in str(result.content)
-    deep = replace(me, creator=replace(me, creator=replace(me, creator=me)))
-    assert "was delegated" in str((await called(crib, "crib_create_work_task", deep, description="x")).content)
+    deep = replace(principal, creator=replace(principal, creator=replace(principal, creator=principal)))
+    assert "was delegated" in str((await call(crib, "crib_create_work_task", deep, description="x")).content)
 
 
-async def test_who_did_not_give_a_task_does_not_see_it(crib: Crib, project: Path) -> None:
-    me, other = agent_in(project), agent_in(project, "builder")
-    task = await ended(crib, me, (await given(crib, me))["id"])
-    result = await called(crib, "crib_check_work_status", other, task_id=task["id"])
+async def test_task_is_visible_only_to_its_creator(crib: Crib, project: Path) -> None:
+    principal, other = agent_in(project), agent_in(project, "builder")
+    task = await wait_for_end(crib, principal, (await create_task(crib, principal))["id"])
+    result = await call(crib, "crib_check_work_status", other, task_id=task["id"])
     assert result.is_error
-    listed = await called(crib, "crib_list_work_tasks", other)
+    listed = await call(crib, "crib_list_work_tasks", other)
     assert listed.structured_content == {"tasks": []}
-    mine = (await called(crib, "crib_list_work_tasks", me, status="completed")).structured_content["tasks"]
-    assert [(each["id"], "result" in each) for each in mine] == [(task["id"], False)]
+    own_tasks = (await call(crib, "crib_list_work_tasks", principal, status="completed")).structured_content["tasks"]
+    assert [(each["id"], "result" in each) for each in own_tasks] == [(task["id"], False)]
 
 
-async def test_only_so_many_tasks_run_at_once(crib: Crib, project: Path) -> None:
-    me = agent_in(project)
+async def test_running_tasks_are_limited(crib: Crib, project: Path) -> None:
+    principal = agent_in(project)
     for _ in range(4):
-        await given(crib, me, "hang")
-    result = await called(crib, "crib_create_work_task", me, description="x")
+        await create_task(crib, principal, "hang")
+    result = await call(crib, "crib_create_work_task", principal, description="x")
     assert result.is_error
     assert "limit reached" in str(result.content)
 
 
-async def test_without_a_runtime_the_tools_are_not_there_and_why_says_so(
+async def test_work_tools_are_missing_without_a_runtime(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolcrib.host.builtin.has_runtime", lambda: False)
@@ -356,7 +360,7 @@ async def has(path: anyio.Path, text: str) -> bool:
 
 
 async def _set_running(crib: Crib, id: str) -> None:
-    """As if the crib had died in the middle."""
+    """Mark a task as running, as after a kill."""
     task = await load_task(crib.store, id)
     assert task is not None
     await update_task(crib.store, replace(task, state="running", ended_at=None))

@@ -1,4 +1,4 @@
-"""Fixtures: a crib on the network, as the tests of the server have it."""
+"""Fixtures: a listening crib, as in the tests of the server."""
 
 from integration.web.conftest import running
 

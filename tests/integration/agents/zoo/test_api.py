@@ -1,4 +1,4 @@
-"""`/api/agents` through the real guard: shapes, statuses, versions, fields; and the same zoo over MCP at once."""
+"""`/api/agents` over HTTP: shapes, status codes, versions and fields, and the same zoo over MCP."""
 
 from pathlib import Path
 from typing import Any
@@ -31,18 +31,18 @@ AGENT: JsonObject = {
 
 
 def fits(shape: type[BaseModel], value: Any) -> bool:
-    """Whether a value has this shape, and gives it back unchanged."""
+    """Return whether a value has this shape and survives a round trip."""
     return shape.model_validate(value).model_dump(by_alias=True, exclude_unset=True, mode="json") == value
 
 
-def wrong_fields(answer: httpx2.Response) -> list[str]:
-    """The places of the fields that were refused."""
+def refused_fields(answer: httpx2.Response) -> list[str]:
+    """Return the paths of the refused fields."""
     assert answer.status_code == 422, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     return [each["path"] for each in answer.json()["errors"]]
 
 
-async def test_an_agent_is_created_read_changed_and_deleted(running: Running) -> None:
+async def test_agent_is_created_read_changed_and_deleted_over_rest(running: Running) -> None:
     async with running.client() as client:
         made = await client.post("/api/agents", json=AGENT)
         assert (made.status_code, made.headers["etag"]) == (201, '"1"')
@@ -63,7 +63,7 @@ async def test_an_agent_is_created_read_changed_and_deleted(running: Running) ->
         assert (gone.status_code, gone.json()["code"]) == (404, "agent.unknown")
 
 
-async def test_agents_are_listed_with_exactly_the_agreed_fields(running: Running) -> None:
+async def test_agents_are_listed_with_the_documented_fields(running: Running) -> None:
     async with running.client() as client:
         listed = (await client.get("/api/agents")).json()
         templates = (await client.get("/api/agents/-/templates")).json()
@@ -74,7 +74,7 @@ async def test_agents_are_listed_with_exactly_the_agreed_fields(running: Running
     assert {"evidence", "test-first"} <= {each["id"] for each in library}
 
 
-async def test_a_stale_change_is_412_and_changes_nothing(running: Running) -> None:
+async def test_stale_change_is_refused_and_changes_nothing(running: Running) -> None:
     async with running.client() as client:
         etag = (await client.post("/api/agents", json=AGENT)).headers["etag"]
         first = await client.put("/api/agents/a", json={"description": "1"}, headers={"if-match": etag})
@@ -92,29 +92,29 @@ async def test_a_stale_change_is_412_and_changes_nothing(running: Running) -> No
         assert (await client.delete("/api/agents/a", headers={"if-match": fine.headers["etag"]})).status_code == 200
 
 
-async def test_wrong_fields_are_told_with_their_places(running: Running) -> None:
+async def test_invalid_fields_are_reported_with_their_paths(running: Running) -> None:
     async with running.client() as client:
         answer = await client.post("/api/agents", json={"skills": [{"name": ""}], "mode": "x", "extra": 1})
-        assert set(wrong_fields(answer)) == {"body.name", "body.skills.0.name", "body.mode", "body.extra"}
+        assert set(refused_fields(answer)) == {"body.name", "body.skills.0.name", "body.mode", "body.extra"}
         answer = await client.post("/api/agents", json={"name": "x", "systemPrompt": "x" * 1_000_000})
-        assert wrong_fields(answer) == ["body.systemPrompt"]
+        assert refused_fields(answer) == ["body.systemPrompt"]
         answer = await client.post("/api/agents", json={"name": "x", "systemPrompt": "\x07"})
-        assert wrong_fields(answer) == ["body.systemPrompt"]
+        assert refused_fields(answer) == ["body.systemPrompt"]
         answer = await client.post("/api/agents", json={"name": "x", "skills": [{"name": "s", "categoryId": "nope"}]})
-        assert wrong_fields(answer) == ["body.skills.0.categoryId"]
+        assert refused_fields(answer) == ["body.skills.0.categoryId"]
         answer = await client.put("/api/agents/writer", json={"skills": [{"id": "a", "name": "1"}] * 2})
-        assert wrong_fields(answer) == ["body.skills.1.id"]
+        assert refused_fields(answer) == ["body.skills.1.id"]
         answer = await client.put("/api/agents/writer", json={"brainEntries": "broken"})
-        assert wrong_fields(answer) == ["body.brainEntries"]
+        assert refused_fields(answer) == ["body.brainEntries"]
         answer = await client.get("/api/agents/writer/brain?dateFrom=soon")
-        assert wrong_fields(answer) == ["query.dateFrom"]
+        assert refused_fields(answer) == ["query.dateFrom"]
         answer = await client.get("/api/agents/writer/inject?format=xml")
-        assert wrong_fields(answer) == ["query.format"]
+        assert refused_fields(answer) == ["query.format"]
         taken = await client.post("/api/agents", json={"name": "x", "id": "writer"})
         assert (taken.status_code, taken.json()["code"]) == (409, "agent.exists")
 
 
-async def test_a_skill_is_switched_and_an_agent_injected(running: Running) -> None:
+async def test_skill_is_switched_and_agent_injected(running: Running) -> None:
     async with running.client() as client:
         await client.post("/api/agents", json=AGENT)
         switched = await client.patch("/api/agents/a/skills/s", json={"enabled": True})
@@ -131,14 +131,14 @@ async def test_a_skill_is_switched_and_an_agent_injected(running: Running) -> No
         assert (await client.patch("/api/agents/a/skills/z", json={"enabled": True})).status_code == 404
 
 
-async def test_an_agent_is_cloned_and_made_from_a_template(running: Running) -> None:
+async def test_agent_is_cloned_and_created_from_a_template(running: Running) -> None:
     async with running.client() as client:
         cloned = await client.post("/api/agents/writer/clone", json={})
         assert (cloned.status_code, cloned.json()["id"]) == (201, "documentation-writer-copy")
         made = await client.post("/api/agents?template=writer", json={"name": "Scribe", "model": "m"})
         writer = (await client.get("/api/agents/writer")).json()
         assert (made.json()["id"], made.json()["systemPrompt"]) == ("scribe", writer["systemPrompt"])
-        assert (await client.post("/api/agents?template=nobody", json={"name": "x"})).status_code == 404
+        assert (await client.post("/api/agents?template=unknown", json={"name": "x"})).status_code == 404
 
 
 async def test_revisions_are_listed_compared_and_restored(running: Running) -> None:
@@ -162,7 +162,7 @@ async def test_revisions_are_listed_compared_and_restored(running: Running) -> N
         assert (await client.post("/api/agents/a/revisions/9/restore")).status_code == 404
 
 
-async def test_a_brain_is_kept_over_rest(running: Running) -> None:
+async def test_brain_entries_are_managed_over_rest(running: Running) -> None:
     async with running.client() as client:
         brain = "/api/agents/writer/brain"
         made = await client.post(brain, json={"type": "decision", "content": "x", "tags": ["t", "u"]})
@@ -182,11 +182,11 @@ async def test_a_brain_is_kept_over_rest(running: Running) -> None:
         assert (await client.get("/api/agents/writer")).json()["brainEntries"][0]["id"] == entry["id"]
         assert (await client.delete(f"{brain}/{entry['id']}")).json() == {"success": True, "entryId": entry["id"]}
         assert (await client.delete(f"{brain}/{entry['id']}")).json()["code"] == "agent.entry_unknown"
-        assert wrong_fields(await client.post(brain, json={"type": "dream"})) == ["body.type", "body.content"]
-        assert (await client.get("/api/agents/nobody/brain")).status_code == 404
+        assert refused_fields(await client.post(brain, json={"type": "dream"})) == ["body.type", "body.content"]
+        assert (await client.get("/api/agents/unknown/brain")).status_code == 404
 
 
-async def test_files_are_imported_and_exported(running: Running) -> None:
+async def test_agent_files_are_imported_and_exported(running: Running) -> None:
     async with running.client() as client:
         files = [
             {"name": ".claude/agents/helper.md", "text": "---\nname: helper\ntools: Read\n---\nHelp."},
@@ -207,7 +207,7 @@ def _renamed(files: list[JsonObject]) -> list[JsonObject]:
     return [{"name": file["path"], "text": file["text"]} for file in files]
 
 
-async def test_rest_and_mcp_show_the_same_zoo_at_once_and_the_feed_tells(running: Running) -> None:
+async def test_changes_are_visible_over_rest_and_mcp_and_in_the_feed(running: Running) -> None:
     crib = running.holding.crib
     owner = crib.owner("ide")
     seen: list[Event] = []
@@ -231,11 +231,11 @@ async def test_rest_and_mcp_show_the_same_zoo_at_once_and_the_feed_tells(running
         await client.delete("/api/agents/a")
         assert "agent_zoo_use_a" not in [item.key for item in crib.gate.prompts(owner)]
     stop()
-    told = [(each.data["agentId"], each.data["change"]) for each in seen if each.kind == "agent_changed"]
-    assert told == [("a", "created"), ("a", "brain"), ("a", "deleted")]
+    changes = [(each.data["agentId"], each.data["change"]) for each in seen if each.kind == "agent_changed"]
+    assert changes == [("a", "created"), ("a", "brain"), ("a", "deleted")]
 
 
-async def test_the_zoo_is_there_again_after_a_restart(tmp_path: Path) -> None:
+async def test_zoo_survives_a_restart(tmp_path: Path) -> None:
     for expected in (404, 200):
         async with running_crib(tmp_path / "home") as running, running.client() as client:
             assert (await client.get("/api/agents/a")).status_code == expected
@@ -243,7 +243,7 @@ async def test_the_zoo_is_there_again_after_a_restart(tmp_path: Path) -> None:
                 await client.post("/api/agents", json=AGENT)
 
 
-async def test_nobody_without_the_token_or_from_another_origin_reads_or_changes_a_prompt(running: Running) -> None:
+async def test_agent_routes_need_the_token_and_the_same_origin(running: Running) -> None:
     async with running.client(token=False) as client:
         assert (await client.put("/api/agents/writer", json={"systemPrompt": "evil"})).status_code == 401
         assert (await client.get("/api/agents/writer/inject")).status_code == 401
@@ -253,7 +253,7 @@ async def test_nobody_without_the_token_or_from_another_origin_reads_or_changes_
         assert answer.status_code == 403
 
 
-async def test_a_body_that_is_not_plain_json_is_refused(running: Running) -> None:
+async def test_body_with_duplicate_keys_is_refused(running: Running) -> None:
     body = b'{"name": "a", "name": "b"}'
     head = (
         f"POST /api/agents HTTP/1.1\r\nhost: 127.0.0.1:{running.port}\r\nauthorization: Bearer {running.token}\r\n"

@@ -1,4 +1,4 @@
-"""The zoo in a real client, in both eras: injected into a fresh chat, switched, inspected, and all of it read."""
+"""The zoo in the official client, in both eras: injection, prompts, resources and notifications."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -23,25 +23,25 @@ both_eras = pytest.mark.parametrize("era", ERAS)
 
 
 @dataclass(frozen=True)
-class Chat:
-    """A crib that listens, and a way to its REST."""
+class ZooLab:
+    """A listening crib and its REST client."""
 
     lab: Lab
     rest: httpx2.AsyncClient
 
 
 @pytest.fixture
-async def chat(tmp_path: Path) -> AsyncGenerator[Chat]:
-    """A running crib with the starters."""
-    stopped = make_lab(tmp_path)
-    async with hold(stopped.settings, kind="serve") as holding:
-        lab = replace(stopped, url=holding.info.url)
+async def zoo_lab(tmp_path: Path) -> AsyncGenerator[ZooLab]:
+    """Run a crib with the starter agents."""
+    lab = make_lab(tmp_path)
+    async with hold(lab.settings, kind="serve") as holding:
+        lab = replace(lab, url=holding.info.url)
         async with lab.http() as rest:
-            yield Chat(lab, rest)
+            yield ZooLab(lab, rest)
 
 
-async def answer(client: Client, tool: str, **arguments: Json) -> JsonObject:
-    """What a tool of the zoo answers; text and structured content are the same."""
+async def result_of(client: Client, tool: str, **arguments: Json) -> JsonObject:
+    """Return the result of a zoo tool; its text and structured content are the same."""
     result = await client.call_tool(tool, arguments)
     (part,) = result.content
     assert isinstance(part, TextContent)
@@ -51,23 +51,23 @@ async def answer(client: Client, tool: str, **arguments: Json) -> JsonObject:
 
 
 @both_eras
-async def test_an_agent_is_injected_into_a_fresh_chat_switched_and_inspected(chat: Chat, era: ModeName) -> None:
-    async with chat.lab.client("http", era) as client:
-        listed = await answer(client, "agent_zoo_list_agents")
+async def test_agents_are_listed_and_injected_in_both_formats(zoo_lab: ZooLab, era: ModeName) -> None:
+    async with zoo_lab.lab.client("http", era) as client:
+        listed = await result_of(client, "agent_zoo_list_agents")
         assert {"id": "reviewer", "name": "Code Reviewer"} in listed["agents"]
-        first = await answer(client, "agent_zoo_inject", agentId="reviewer")
+        first = await result_of(client, "agent_zoo_inject", agentId="reviewer")
         assert first["prompt"].startswith(
             "You are now Code Reviewer. Use agentId=reviewer for all agent_zoo tool usage."
         )
-        second = await answer(client, "agent_zoo_inject", agentId="writer")
+        second = await result_of(client, "agent_zoo_inject", agentId="writer")
         assert second["agentName"] == "Documentation Writer"
-        parts = await answer(client, "agent_zoo_inject", agentId="writer", format="structured")
+        parts = await result_of(client, "agent_zoo_inject", agentId="writer", format="structured")
         assert parts.keys() == {"agentId", "agentName", "systemPrompt", "skills"}
 
 
 @both_eras
-async def test_failures_are_results_with_a_code(chat: Chat, era: ModeName) -> None:
-    async with chat.lab.client("http", era) as client:
+async def test_failures_are_error_results_with_a_code(zoo_lab: ZooLab, era: ModeName) -> None:
+    async with zoo_lab.lab.client("http", era) as client:
         for arguments, code in (
             ({"agentId": "xyz"}, "AGENT_NOT_FOUND"),
             ({"agentId": "writer", "format": "xml"}, "INVALID_FORMAT"),
@@ -80,9 +80,9 @@ async def test_failures_are_results_with_a_code(chat: Chat, era: ModeName) -> No
 
 
 @both_eras
-async def test_every_listed_prompt_and_resource_can_be_had(chat: Chat, era: ModeName) -> None:
-    async with chat.lab.client("http", era) as client:
-        entry = await answer(
+async def test_every_listed_prompt_and_resource_can_be_read(zoo_lab: ZooLab, era: ModeName) -> None:
+    async with zoo_lab.lab.client("http", era) as client:
+        entry = await result_of(
             client, "agent_zoo_create_brain_entry", agentId="writer", type="note", content="Short sentences."
         )
         uris = [str(each.uri) for each in (await client.list_resources()).resources]
@@ -103,58 +103,58 @@ async def test_every_listed_prompt_and_resource_can_be_had(chat: Chat, era: Mode
 
 
 @both_eras
-async def test_what_rest_changes_the_client_sees_at_once(chat: Chat, era: ModeName) -> None:
-    async with chat.lab.client("http", era) as client:
-        assert (await chat.rest.post("/api/agents", json={"name": "New One"})).status_code == 201
+async def test_changes_over_rest_are_visible_to_the_client_at_once(zoo_lab: ZooLab, era: ModeName) -> None:
+    async with zoo_lab.lab.client("http", era) as client:
+        assert (await zoo_lab.rest.post("/api/agents", json={"name": "New One"})).status_code == 201
         assert "agent_zoo_use_new-one" in [each.name for each in (await client.list_prompts()).prompts]
-        assert {"id": "new-one", "name": "New One"} in (await answer(client, "agent_zoo_list_agents"))["agents"]
-        assert (await chat.rest.delete("/api/agents/new-one")).status_code == 200
+        assert {"id": "new-one", "name": "New One"} in (await result_of(client, "agent_zoo_list_agents"))["agents"]
+        assert (await zoo_lab.rest.delete("/api/agents/new-one")).status_code == 200
         assert "agent_zoo_use_new-one" not in [each.name for each in (await client.list_prompts()).prompts]
 
 
-@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # the legacy era has it
-async def test_a_legacy_client_hears_of_changed_agents(chat: Chat) -> None:
-    heard: list[str] = []
-    async with chat.lab.client("http", "legacy", lambda message: heard.append(_told(message))) as client:
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # only in the legacy era
+async def test_legacy_client_is_notified_of_changed_agents(zoo_lab: ZooLab) -> None:
+    messages: list[str] = []
+    async with zoo_lab.lab.client("http", "legacy", lambda message: messages.append(method_and_uri(message))) as client:
         await client.list_prompts()
-        await client.subscribe_resource(WRITER)  # pyright: ignore[reportDeprecated] the legacy era has it
-        await chat.rest.put("/api/agents/writer", json={"name": "Scribe"})
-        for wanted in ("notifications/prompts/list_changed", f"notifications/resources/updated {WRITER}"):
-            await eventually(lambda wanted=wanted: wanted in heard)
+        await client.subscribe_resource(WRITER)  # pyright: ignore[reportDeprecated] only in the legacy era
+        await zoo_lab.rest.put("/api/agents/writer", json={"name": "Scribe"})
+        for expected in ("notifications/prompts/list_changed", f"notifications/resources/updated {WRITER}"):
+            await eventually(lambda expected=expected: expected in messages)
 
 
-async def test_a_modern_client_hears_of_changed_agents_and_brains(chat: Chat) -> None:
+async def test_modern_client_is_notified_of_changed_agents_and_brains(zoo_lab: ZooLab) -> None:
     brain = f"{WRITER}/brain"
     async with (
-        chat.lab.client("http", "2026-07-28") as client,
+        zoo_lab.lab.client("http", "2026-07-28") as client,
         client.listen(prompts_list_changed=True) as prompts,
         client.listen(resource_subscriptions=[brain]) as memories,
     ):
-        await chat.rest.post("/api/agents", json={"name": "New"})
-        await chat.rest.post("/api/agents/writer/brain", json={"type": "note", "content": "x"})
+        await zoo_lab.rest.post("/api/agents", json={"name": "New"})
+        await zoo_lab.rest.post("/api/agents/writer/brain", json={"type": "note", "content": "x"})
         with anyio.fail_after(10):
             await anext(aiter(prompts))
             assert getattr(await anext(aiter(memories)), "uri", None) == brain
 
 
-async def test_an_agent_sees_what_it_was_given_and_a_switched_skill_grants_its_tools(chat: Chat) -> None:
+async def test_enabled_skill_grants_its_tools(zoo_lab: ZooLab) -> None:
     body: JsonObject = {
         "name": "Narrow", "toolPermissions": ["agent_zoo/*"],
         "skills": [{"id": "lab", "name": "Lab", "enabled": False, "tools": ["lab/echo"]}],
     }  # fmt: skip
-    await chat.rest.post("/api/agents", json=body)
+    await zoo_lab.rest.post("/api/agents", json=body)
 
-    async def seen() -> set[str]:
-        answer = await chat.rest.get("/api/tools", params={"agent": "narrow", "source": "ide"})
-        return {tool["server"] for tool in answer.json()}
+    async def visible_servers() -> set[str]:
+        result_of = await zoo_lab.rest.get("/api/tools", params={"agent": "narrow", "source": "ide"})
+        return {tool["server"] for tool in result_of.json()}
 
-    assert await seen() == {"agent_zoo"}
-    await chat.rest.patch("/api/agents/narrow/skills/lab", json={"enabled": True})
-    assert await seen() == {"agent_zoo", "lab"}
-    await chat.rest.delete("/api/agents/narrow")
-    assert await seen() == set()
+    assert await visible_servers() == {"agent_zoo"}
+    await zoo_lab.rest.patch("/api/agents/narrow/skills/lab", json={"enabled": True})
+    assert await visible_servers() == {"agent_zoo", "lab"}
+    await zoo_lab.rest.delete("/api/agents/narrow")
+    assert await visible_servers() == set()
 
 
-def _told(message: object) -> str:
+def method_and_uri(message: object) -> str:
     method, params = getattr(message, "method", ""), getattr(message, "params", None)
     return f"{method} {getattr(params, 'uri', '')}".strip()

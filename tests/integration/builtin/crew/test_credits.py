@@ -86,10 +86,10 @@ async def test_budgets_are_set_shown_and_removed(crew: Crew, owner: Principal) -
 async def test_credit_tools_reject_unknown_agents_and_empty_grants(crew: Crew, owner: Principal) -> None:
     for tool, arguments, words in (
         ("crib_check_credits", {}, "is not an agent"),
-        ("crib_check_credits", {"agent": "nobody"}, "not found"),
-        ("crib_grant_credits", {"agent": "nobody", "turns": 1}, "not found"),
+        ("crib_check_credits", {"agent": "unknown"}, "not found"),
+        ("crib_grant_credits", {"agent": "unknown", "turns": 1}, "not found"),
         ("crib_grant_credits", {"agent": "cook"}, "The grant has no amount"),
-        ("crib_credit_config", {"agent": "nobody", "turns": 1}, "not found"),
+        ("crib_credit_config", {"agent": "unknown", "turns": 1}, "not found"),
     ):
         assert words in await crew.error_of(tool, owner, **arguments)
 

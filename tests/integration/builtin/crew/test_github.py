@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from integration.agents.github.hub import TOKEN, Hub, issue, open_hub, pull
+from integration.agents.github.fake_github import TOKEN, FakeGitHub, issue, open_fake_github, pull
 from integration.builtin.crew.crews import agent_input
 from toolcrib.base.settings import Environment, Settings, load_settings
 from toolcrib.host import Crib
@@ -34,14 +34,14 @@ COMMENT = {"repo": "acme/app", "pr_number": 7, "body": "Thanks."}
 
 
 @pytest.fixture
-async def hub() -> AsyncGenerator[Hub]:
+async def hub() -> AsyncGenerator[FakeGitHub]:
     """Run a fake GitHub server."""
-    async with open_hub() as opened:
+    async with open_fake_github() as opened:
         yield opened
 
 
 @asynccontextmanager
-async def open_crib(home: Path, hub: Hub, **settings: Any) -> AsyncGenerator[Crib]:
+async def open_crib(home: Path, hub: FakeGitHub, **settings: Any) -> AsyncGenerator[Crib]:
     """Open a crib with a token for the fake GitHub, and an agent."""
     settings_with_token = Settings(home=home, github_token=TOKEN, github_url=hub.url, **settings)
     async with Crib(settings_with_token, environment=Environment({"HOME": str(home.parent)})) as opened:
@@ -50,7 +50,7 @@ async def open_crib(home: Path, hub: Hub, **settings: Any) -> AsyncGenerator[Cri
 
 
 @pytest.fixture
-async def crib(tmp_path: Path, hub: Hub) -> AsyncGenerator[Crib]:
+async def crib(tmp_path: Path, hub: FakeGitHub) -> AsyncGenerator[Crib]:
     """Open a crib with a token."""
     async with open_crib(tmp_path / "home", hub) as opened:
         yield opened
@@ -102,7 +102,7 @@ async def test_schedules_do_not_see_the_blocked_github_tools(crib: Crib) -> None
     assert all(tools[name].marks.open_world for name in READS | SCHEDULER_BLOCKED | OTHERS)
 
 
-async def test_schedule_cannot_call_a_blocked_github_tool(crib: Crib, hub: Hub) -> None:
+async def test_schedule_cannot_call_a_blocked_github_tool(crib: Crib, hub: FakeGitHub) -> None:
     with pytest.raises((NotFound, Denied)):
         await call(crib, "create_issue", ISSUE, session("s", "scheduler"))
     assert hub.writes == []
@@ -115,7 +115,7 @@ async def test_github_tools_are_missing_without_a_token_and_why_names_the_settin
         assert (explained.verdict, "github_token" in explained.decided_by.reason) == ("unknown", True)
 
 
-async def test_star_unstar_and_follow_send_the_matching_requests(crib: Crib, hub: Hub) -> None:
+async def test_star_unstar_and_follow_send_the_matching_requests(crib: Crib, hub: FakeGitHub) -> None:
     assert await result_of(crib, "star_repo", {"repo": "acme/app"}) == {"done": "starred", "target": "acme/app"}
     assert await result_of(crib, "unstar_repo", {"repo": "acme/app"}) == {"done": "unstarred", "target": "acme/app"}
     assert await result_of(crib, "follow_user", {"username": "@ada"}) == {"done": "followed", "target": "ada"}
@@ -134,7 +134,7 @@ async def test_repository_is_shown_and_forked(crib: Crib) -> None:
     assert (await result_of(crib, "fork_repo", {"repo": "acme/app"}))["fullName"] == "me/app"
 
 
-async def test_lists_are_filtered_by_state_and_limit(crib: Crib, hub: Hub) -> None:
+async def test_lists_are_filtered_by_state_and_limit(crib: Crib, hub: FakeGitHub) -> None:
     hub.pulls = [pull(3), pull(2, state="closed"), pull(1)]
     hub.issues = [issue(6, labels=[{"name": "bug"}]), issue(5, state="closed"), pull(4, pull_request={})]
     found = await result_of(crib, "list_prs", {"repo": "acme/app"})
@@ -148,13 +148,13 @@ async def test_lists_are_filtered_by_state_and_limit(crib: Crib, hub: Hub) -> No
     assert [each["number"] for each in found["issues"]] == [5]
 
 
-async def test_diff_is_returned_unless_it_is_too_large(crib: Crib, hub: Hub) -> None:
+async def test_diff_is_returned_unless_it_is_too_large(crib: Crib, hub: FakeGitHub) -> None:
     found = await result_of(crib, "get_pr_diff", {"repo": "acme/app", "pr_number": 3})
     assert found == {"repo": "acme/app", "number": 3, "diff": hub.diff, "truncated": False}
     assert "too large" in await error_of(crib, "get_pr_diff", {"repo": "acme/app", "pr_number": 406})
 
 
-async def test_texts_of_agents_are_signed_and_texts_of_persons_are_not(crib: Crib, hub: Hub) -> None:
+async def test_texts_of_agents_are_signed_and_texts_of_persons_are_not(crib: Crib, hub: FakeGitHub) -> None:
     scout = session("s")
     made = await result_of(crib, "create_issue", {**ISSUE, "labels": ["bug"], "requested_by": "@ada\nx"}, scout)
     assert (made["number"], made["labels"]) == (42, ["bug", "toolcrib"])
@@ -185,7 +185,7 @@ async def test_review_returns_its_state_and_github_errors_are_passed_on(crib: Cr
     [("create_issue", ISSUE, 3), ("create_pr", PULL, 3), ("comment_on_pr", COMMENT, 5), ("review_pr", REVIEW, 5)],
 )
 async def test_unattended_session_and_its_children_share_a_write_limit(
-    crib: Crib, hub: Hub, tool: str, arguments: JsonObject, limit: int
+    crib: Crib, hub: FakeGitHub, tool: str, arguments: JsonObject, limit: int
 ) -> None:
     first = session("first")
     for _ in range(limit):
@@ -201,7 +201,7 @@ async def test_unattended_session_and_its_children_share_a_write_limit(
     await result_of(crib, tool, arguments)
 
 
-async def test_comments_and_reviews_share_a_limit_without_failures(crib: Crib, hub: Hub) -> None:
+async def test_comments_and_reviews_share_a_limit_without_failures(crib: Crib, hub: FakeGitHub) -> None:
     principal = session("s")
     for _ in range(3):
         await error_of(crib, "comment_on_pr", {**COMMENT, "repo": "acme/none"}, principal)
@@ -212,7 +212,7 @@ async def test_comments_and_reviews_share_a_limit_without_failures(crib: Crib, h
     assert "without a person" in await error_of(crib, "comment_on_pr", COMMENT, principal)
 
 
-async def test_writes_to_other_owners_are_refused(tmp_path: Path, hub: Hub) -> None:
+async def test_writes_to_other_owners_are_refused(tmp_path: Path, hub: FakeGitHub) -> None:
     async with open_crib(tmp_path / "home", hub, github_organisations=("acme",), github_label="") as crib:
         assert (await result_of(crib, "create_issue", ISSUE))["labels"] == []
         error = await error_of(crib, "create_issue", {**ISSUE, "repo": "other/app"})
@@ -238,14 +238,14 @@ FAILURES: Sequence[tuple[str, JsonObject]] = [
 
 @pytest.mark.parametrize(("tool", "arguments"), FAILURES)
 async def test_every_github_tool_reports_not_found_and_the_retry_time(
-    crib: Crib, hub: Hub, tool: str, arguments: JsonObject
+    crib: Crib, hub: FakeGitHub, tool: str, arguments: JsonObject
 ) -> None:
     assert "GitHub did not find this" in await error_of(crib, tool, arguments)
     hub.retry_after = "33"
     assert "in 33 s" in await error_of(crib, tool, arguments)
 
 
-async def test_rejected_token_error_names_the_setting_and_hides_the_token(tmp_path: Path, hub: Hub) -> None:
+async def test_rejected_token_error_names_the_setting_and_hides_the_token(tmp_path: Path, hub: FakeGitHub) -> None:
     settings_with_token = Settings(home=tmp_path / "home", github_token="ghp_wrong", github_url=hub.url)
     async with Crib(settings_with_token, environment=Environment({"HOME": str(tmp_path)})) as crib:
         error = await error_of(crib, "repo_info", {"repo": "acme/app"})
@@ -267,10 +267,10 @@ async def test_rejected_token_error_names_the_setting_and_hides_the_token(tmp_pa
     ],
 )
 async def test_invalid_arguments_are_never_sent_to_github(
-    crib: Crib, hub: Hub, tool: str, arguments: dict[str, Json]
+    crib: Crib, hub: FakeGitHub, tool: str, arguments: dict[str, Json]
 ) -> None:
     await error_of(crib, tool, arguments)
-    assert hub.asked == []
+    assert hub.requests == []
 
 
 async def test_github_token_is_masked_and_cannot_be_changed_by_a_tool(tmp_path: Path, crib: Crib) -> None:

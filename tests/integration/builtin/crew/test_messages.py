@@ -74,7 +74,7 @@ async def test_message_to_a_busy_thread_is_refused(crew: Crew) -> None:
 async def test_invalid_message_is_an_error_with_a_hint(crew: Crew) -> None:
     caller = (await crew.session("captain")).principal
     for arguments, words in (
-        ({"to_agent": "nobody", "message": "x"}, "not found"),
+        ({"to_agent": "unknown", "message": "x"}, "not found"),
         ({"to_agent": "captain", "message": "x"}, "to itself"),
         ({"to_agent": "mate", "message": "  "}, "1 to 32000"),
         ({"to_agent": "mate", "message": "x" * 32_001}, "1 to 32000"),

@@ -116,7 +116,7 @@ async def test_invalid_changes_leave_no_record_and_failed_ones_an_error(lab: Sho
     with pytest.raises(InvalidRequest):
         await lab.owner.permissions.add_rule({"effect": "deny", "pattern": "nothing"})
     with pytest.raises(NotFound):
-        await lab.owner.permissions.remove_rule("nobody")
+        await lab.owner.permissions.remove_rule("unknown")
     assert [*await records_of(lab, "rules.add"), *await records_of(lab, "rules.remove")] == []
     await lab.token("robot")
     with pytest.raises(Conflict):

@@ -130,7 +130,7 @@ async def test_secrets_of_a_definition_are_masked_in_events_logs_and_calls(tmp_p
     server = upstream("upstreams.well_behaved")
     server["env"] |= {"SERVICE_PASSWORD": KNOWN}
     async with open_shop_lab(tmp_path, legacy=server) as lab:
-        logging.getLogger("toolcrib").warning("It said %s.", KNOWN)
+        logging.getLogger("toolcrib").warning("The output was %s.", KNOWN)
         try:
             raise ValueError(f"cannot use {KNOWN}")
         except ValueError:
@@ -140,7 +140,7 @@ async def test_secrets_of_a_definition_are_masked_in_events_logs_and_calls(tmp_p
         assert (await first(lab, "notice"))["text"] == "Call with *** failed"
         assert (await lab.records())[0]["arguments"] == {"what": "remember ***"}
     assert KNOWN not in "\n".join(log)
-    assert any("It said ***." in line for line in log)
+    assert any("The output was ***." in line for line in log)
     assert any("cannot use ***" in line for line in log)
 
 

@@ -115,7 +115,7 @@ async def test_rule_of_a_file_can_only_be_changed_in_the_file(setup: Permissions
             await attempt
         assert refused.value.code == "rule.in_file"
     with pytest.raises(NotFound):
-        await permissions.remove("nobody")
+        await permissions.remove("unknown")
 
 
 async def test_rule_is_changed_by_field_and_removed(setup: PermissionsSetup) -> None:
@@ -281,7 +281,7 @@ async def test_agent_has_its_permissions_skills_and_the_bundles_of_its_projects(
     setup.agents = {"none": AgentGrants(()), "skilled": AgentGrants((), ("mcp__github",)), "plain": AgentGrants()}
     setup.names = Names(servers={"mcp__github": "github"})
     permissions = await setup.open()
-    agents = ("none", "skilled", "plain", "nobody")
+    agents = ("none", "skilled", "plain", "unknown")
     assert [verdict(permissions, agent=agent) for agent in agents] == ["hidden", "allow", "allow", "hidden"]
     await permissions.bundles.create(Bundle("finder", "Finder", ("mcp__github",)))
     outer, inner = setup.folder / "outer", setup.folder / "outer" / "inner"
@@ -289,7 +289,7 @@ async def test_agent_has_its_permissions_skills_and_the_bundles_of_its_projects(
     await permissions.projects.save(Project(str(inner), bundles=("reviewer",)))
     assert verdict(permissions, agent="none", cwd=str(inner)) == "allow"
     assert verdict(permissions, agent="none", cwd=str(setup.folder)) == "hidden"
-    assert verdict(permissions, agent="nobody", cwd=str(inner)) == "hidden"
+    assert verdict(permissions, agent="unknown", cwd=str(inner)) == "hidden"
 
 
 async def test_bundles_can_be_changed_and_removed_but_presets_cannot(setup: PermissionsSetup) -> None:

@@ -1,4 +1,4 @@
-"""Fixtures for tests with agents that speak the Agent Client Protocol."""
+"""Fixtures for agents that speak the Agent Client Protocol."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -17,7 +17,7 @@ __all__ = ["no_leaked_children"]
 
 @pytest.fixture
 def scripted(tmp_path: Path) -> Scripted:
-    """What the small agent plays."""
+    """Return the folder of the scripted agent."""
     folder = tmp_path / "agent"
     folder.mkdir()
     return Scripted(folder)
@@ -25,14 +25,14 @@ def scripted(tmp_path: Path) -> Scripted:
 
 @pytest.fixture
 async def crib(tmp_path: Path, no_leaked_children: None) -> AsyncGenerator[Crib]:
-    """A crib that listens."""
+    """Run a listening crib."""
     async with listening(tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
 async def rig(crib: Crib, scripted: Scripted, tmp_path: Path) -> AsyncGenerator[RunnerRig]:
-    """The small agent as a runtime; of its own tools there is Bash."""
+    """The scripted agent as a runtime; its own tool is Bash."""
     project = tmp_path / "project"
 
     def touch(name: str) -> JsonObject:

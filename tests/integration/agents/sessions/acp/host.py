@@ -1,4 +1,4 @@
-"""A crib that listens, with the small agent of `agent` as a runtime: what tests of this package talk to."""
+"""A listening crib with the scripted agent of `agent.py` as a runtime."""
 
 import json
 import sys
@@ -24,48 +24,48 @@ AGENT = Path(__file__).with_name("agent.py")
 
 @dataclass(slots=True)
 class Scripted:
-    """What the agent plays, and what it has kept: a folder that it reads and writes."""
+    """The folder of the scripted agent, with its scripts and stored sessions."""
 
     folder: Path
     scripts: dict[str, Json] = field(default_factory=dict[str, Json])
 
     def script(self, name: str, steps: list[JsonObject]) -> None:
-        """Have the agent play these steps for prompts that name this script."""
+        """Set the steps for prompts that name this script."""
         self.scripts[name] = steps
         (self.folder / "scripts.json").write_text(json.dumps(self.scripts), encoding="utf-8")
 
     def seen(self) -> JsonObject:
-        """What the agent was started with."""
+        """Return what the agent was started with."""
         return json.loads((self.folder / "seen.json").read_text(encoding="utf-8"))
 
     def command(self, *habits: str) -> tuple[str, ...]:
-        """The words that start it."""
+        """Return the command that starts the agent."""
         return (sys.executable, str(AGENT), str(self.folder), *habits)
 
     def program(self) -> Program:
-        """The agent as a program."""
+        """Return the agent as a program."""
         return Program("scripted", self.command())
 
     def toml(self, *habits: str, more: str = "") -> str:
-        """The agent as a runtime in the settings file."""
+        """Return the agent's table for the settings file."""
         return f"[runners.scripted]\ncommand = {json.dumps(self.command(*habits))}\n{more}\n"
 
 
 @tool(read_only=True)
 async def echo(text: str = "", n: int = 0) -> str:
-    """Say something again."""
+    """Return the text."""
     return f"pong {text}"
 
 
 @tool
 async def other(text: str = "") -> str:
-    """Do something else."""
+    """Return another text."""
     return f"other {text}"
 
 
 @asynccontextmanager
 async def listening(tmp_path: Path, environment: Environment | None = None, toml: str = "") -> AsyncGenerator[Crib]:
-    """A crib on loopback with a home and a user of its own, and the tools `lab/echo` and `shed/other`."""
+    """Run a listening crib with an own home and user, and the tools `lab/echo` and `shed/other`."""
     user, home, project = (tmp_path / name for name in ("user", "crib", "project"))
     for folder in (user, home, project):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -79,7 +79,7 @@ async def listening(tmp_path: Path, environment: Environment | None = None, toml
 
 @asynccontextmanager
 async def runner_of(crib: Crib, program: Program, environment: Environment) -> AsyncGenerator[AcpRuntime]:
-    """The runner of a program that comes to this crib's tools, as a session that may see all of them."""
+    """Open the runtime of a program that may see all tools of this crib."""
     endpoint_access = EndpointAccess(
         url=lambda: f"http://127.0.0.1:{crib.port}/mcp",
         tokens=crib.session_tokens,
@@ -87,10 +87,10 @@ async def runner_of(crib: Crib, program: Program, environment: Environment) -> A
     )
     async with Processes(environment, f"test-{crib.port}", crib.home.root / "agents.txt") as processes:
         async with processes.child("first", ResolvedServer("true"), str):
-            pass  # the guard of processes begins with the first one, and stays
+            pass  # the first process starts the guard, which stays
         yield AcpRuntime(program, environment, processes, endpoint_access)
 
 
 def endpoint_name(offered: Offered) -> str:
-    """The name by which the agent's model calls a tool."""
+    """Return the name by which the agent's model calls a tool."""
     return f"mcp__toolcrib__{offered.server}_{offered.name}"

@@ -1,4 +1,4 @@
-"""Agents as they come: silent, late, deaf, forgetful, locked, without a program; each ends in a sentence."""
+"""Agents with different habits and faults; each fault ends in an error with a code."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from integration.agents.sessions.acp.host import Scripted, listening
-from integration.agents.sessions.acp.talk import create, kinds, only, text, turn
+from integration.agents.sessions.acp.turns import create, kinds, only, text, turn
 from long_tests import takes_long
 from toolcrib import Crib
 from toolcrib.agents.sessions.acp import conversation
@@ -22,25 +22,25 @@ from toolcrib.testing.processes import descendants
 pytestmark = [pytest.mark.anyio, takes_long]
 
 ECHO: JsonObject = {"tool": "mcp__toolcrib__lab_echo", "input": {"text": "a"}}
-HEARD: JsonObject = {"blocks": [{"text": "Heard: {{last_tool_result}}"}]}
-With = Callable[..., AbstractAsyncContextManager[Crib]]
+REPEAT_RESULT: JsonObject = {"blocks": [{"text": "Heard: {{last_tool_result}}"}]}
+OpenCrib = Callable[..., AbstractAsyncContextManager[Crib]]
 
 
 @pytest.fixture
-def crib_with(scripted: Scripted, tmp_path: Path, no_leaked_children: None) -> With:
-    """A crib whose agent has these habits."""
+def crib_with(scripted: Scripted, tmp_path: Path, no_leaked_children: None) -> OpenCrib:
+    """Return a function that opens a crib whose agent has these habits."""
 
     @asynccontextmanager
-    async def opened(*habits: str, more: str = "") -> AsyncGenerator[Crib]:
-        scripted.script("echo", [{"blocks": [ECHO]}, HEARD])
+    async def open_crib(*habits: str, more: str = "") -> AsyncGenerator[Crib]:
+        scripted.script("echo", [{"blocks": [ECHO]}, REPEAT_RESULT])
         async with listening(tmp_path, toml=scripted.toml(*habits, more=more)) as crib:
             yield crib
 
-    return opened
+    return open_crib
 
 
 @pytest.mark.parametrize("habit", ["silent", "late"])
-async def test_a_call_that_is_announced_late_or_never_is_told_once_all_the_same(crib_with: With, habit: str) -> None:
+async def test_call_announced_late_or_never_has_one_set_of_events(crib_with: OpenCrib, habit: str) -> None:
     async with crib_with(habit) as crib:
         events = await turn(crib, await create(crib), "echo")
     assert kinds(events) == [
@@ -51,8 +51,8 @@ async def test_a_call_that_is_announced_late_or_never_is_told_once_all_the_same(
     assert required["toolCallId"] == start["toolCallId"] == only(events, "tool_result")["toolCallId"]
 
 
-async def test_an_agent_that_dies_leaves_its_last_words_and_the_next_message_goes_on(
-    crib_with: With, scripted: Scripted
+async def test_crashed_agent_reports_stderr_and_the_next_message_continues(
+    crib_with: OpenCrib, scripted: Scripted
 ) -> None:
     scripted.script("die", [{"blocks": [{"tool": "Bash", "input": {"command": "die"}}]}])
     async with crib_with() as crib:
@@ -60,7 +60,7 @@ async def test_an_agent_that_dies_leaves_its_last_words_and_the_next_message_goe
         await turn(crib, session, "echo")
         died = await turn(crib, session, "die")
         assert only(died, "error")["code"] == "runner.died"
-        assert "I have had enough." in only(died, "error")["message"]
+        assert "Out of memory." in only(died, "error")["message"]
         assert "exit code 3" in only(died, "error")["message"]
         assert (await crib.sessions.get(session)).state == "interrupted"
         again = await turn(crib, session, "echo")
@@ -68,7 +68,7 @@ async def test_an_agent_that_dies_leaves_its_last_words_and_the_next_message_goe
         assert "Once:" not in str([event.data for event in again])
 
 
-async def test_a_killed_agent_ends_its_turn(crib_with: With, scripted: Scripted) -> None:
+async def test_killed_agent_ends_its_turn_as_failed(crib_with: OpenCrib, scripted: Scripted) -> None:
     scripted.script("slow", [{"blocks": [{"text": "word " * 500}], "chunk": 5, "chunk_delay_ms": 50}])
     async with crib_with() as crib:
         session = await create(crib)
@@ -85,8 +85,8 @@ async def test_a_killed_agent_ends_its_turn(crib_with: With, scripted: Scripted)
         assert "ended during a turn" in str((await crib.sessions.get(session)).reason)
 
 
-async def test_an_agent_that_does_not_stop_is_ended(
-    crib_with: With, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
+async def test_agent_that_ignores_a_cancellation_is_terminated(
+    crib_with: OpenCrib, scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conversation, "STOPPING", 0.5)
     scripted.script("slow", [{"blocks": [{"text": "word " * 2000}], "chunk": 5, "chunk_delay_ms": 50}])
@@ -105,7 +105,7 @@ async def test_an_agent_that_does_not_stop_is_ended(
                     break
 
 
-async def test_an_agent_that_cannot_go_on_says_so(crib_with: With) -> None:
+async def test_agent_without_stored_sessions_cannot_resume(crib_with: OpenCrib) -> None:
     async with crib_with("forgets") as crib:
         session = await create(crib, "acceptEdits")
         await turn(crib, session, "echo")
@@ -122,8 +122,8 @@ async def test_an_agent_that_cannot_go_on_says_so(crib_with: With) -> None:
         ("modern", "runner.unfit", "version 9"),
     ],
 )
-async def test_an_agent_that_cannot_be_used_is_a_failure_with_a_sentence(
-    crib_with: With, habit: str, code: str, words: str
+async def test_unusable_agent_fails_with_a_code_and_a_hint(
+    crib_with: OpenCrib, habit: str, code: str, words: str
 ) -> None:
     async with crib_with(habit) as crib:
         session = await create(crib)
@@ -134,9 +134,7 @@ async def test_an_agent_that_cannot_be_used_is_a_failure_with_a_sentence(
     assert error["hint"]
 
 
-async def test_an_agent_with_modes_works_in_the_one_in_which_it_asks_and_plans_if_it_is_to(
-    crib_with: With, scripted: Scripted
-) -> None:
+async def test_agent_mode_is_the_configured_one_and_plan_in_plan_mode(crib_with: OpenCrib, scripted: Scripted) -> None:
     async with crib_with("modes", more='mode = "careful"') as crib:
         session = await create(crib, "acceptEdits")
         await turn(crib, session, "echo")
@@ -146,23 +144,23 @@ async def test_an_agent_with_modes_works_in_the_one_in_which_it_asks_and_plans_i
         assert (scripted.folder / "mode").read_text() == "plan"
 
 
-async def test_an_agent_without_the_mode_in_which_it_asks_is_not_used(crib_with: With) -> None:
+async def test_agent_without_the_configured_mode_is_refused(crib_with: OpenCrib) -> None:
     async with crib_with("modes", more='mode = "timid"') as crib:
         error = only(await turn(crib, await create(crib), "echo"), "error")
     assert error["code"] == "runner.unfit"
     assert "careful, plan, yolo" in error["hint"]
 
 
-async def test_what_can_only_be_allowed_for_good_is_refused(
-    crib_with: With, scripted: Scripted, tmp_path: Path
+async def test_call_that_cannot_be_allowed_once_is_refused(
+    crib_with: OpenCrib, scripted: Scripted, tmp_path: Path
 ) -> None:
-    scripted.script("bash", [{"blocks": [{"tool": "Bash", "input": {"command": "touch made"}}]}, HEARD])
+    scripted.script("bash", [{"blocks": [{"tool": "Bash", "input": {"command": "touch made"}}]}, REPEAT_RESULT])
     async with crib_with("reckless") as crib:
         await turn(crib, await create(crib, "bypassPermissions"), "bash")
     assert not (tmp_path / "project" / "made").exists()
 
 
-async def test_an_agent_that_is_not_installed_or_does_not_start_says_how_to_get_it(crib_with: With) -> None:
+async def test_missing_agent_has_an_installation_hint_and_a_failed_start_a_code(crib_with: OpenCrib) -> None:
     async with crib_with(more='[runners.broken]\ncommand = ["false"]') as crib:
         missing = only(await turn(crib, await create(crib, runner="codex"), "echo"), "error")
         assert missing["code"] == "runner.missing"
@@ -171,33 +169,33 @@ async def test_an_agent_that_is_not_installed_or_does_not_start_says_how_to_get_
         broken = only(await turn(crib, await create(crib, runner="broken"), "echo"), "error")
         assert broken["code"] == "runner.start"
         with pytest.raises(NotFound) as unknown:
-            await create(crib, runner="nobody")
+            await create(crib, runner="unregistered")
         assert "claude, claude-acp, codex, gemini, opencode, scripted" in str(unknown.value.hint).replace(
             "broken, ", ""
         )
 
 
-async def test_a_table_that_cannot_be_used_is_told_with_its_place(crib_with: With) -> None:
+async def test_invalid_runner_table_is_an_error_with_its_line(crib_with: OpenCrib) -> None:
     async with crib_with(more='[runners.odd]\ncommand = "npx thing"') as crib:
-        with pytest.raises(ConfigError) as wrong:
+        with pytest.raises(ConfigError) as raised:
             await create(crib, runner="odd")
-    assert wrong.value.code == "runner.invalid"
-    assert "line 3" in wrong.value.message
+    assert raised.value.code == "runner.invalid"
+    assert "line 3" in raised.value.message
 
 
-async def test_a_crib_that_does_not_listen_says_so(scripted: Scripted) -> None:
+async def test_crib_that_does_not_listen_is_an_error(scripted: Scripted) -> None:
     async with quiet_crib() as crib:
         crib.home.settings_file.write_text(scripted.toml(), encoding="utf-8")
         error = only(await turn(crib, await create(crib), "echo"), "error")
     assert error["code"] == "runner.not_listening"
 
 
-async def test_the_agents_prompt_stands_before_the_first_message(crib_with: With, scripted: Scripted) -> None:
+async def test_instructions_precede_only_the_first_message(crib_with: OpenCrib, scripted: Scripted) -> None:
     async with crib_with() as crib:
         session = await create(crib, "acceptEdits")
         await turn(crib, session, "echo")
         await turn(crib, session, "echo")
         runtime = (await crib.sessions.get(session)).runtime
-    said = (scripted.folder / f"{runtime}.json").read_text()
-    assert said.count("<instructions>") == 1
-    assert "issued to you by Toolcrib" in said
+    history = (scripted.folder / f"{runtime}.json").read_text()
+    assert history.count("<instructions>") == 1
+    assert "issued to you by Toolcrib" in history

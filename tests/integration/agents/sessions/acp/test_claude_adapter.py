@@ -1,4 +1,4 @@
-"""The adapter of Claude Code, on the scripted model: a whole session always, all that runners keep to on request."""
+"""The ACP adapter of Claude Code on the scripted model: one whole session, and the runtime contract on request."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from integration.agents.sessions.acp.host import endpoint_name, listening, runner_of
-from integration.agents.sessions.acp.talk import create, kinds, only, text, turn
+from integration.agents.sessions.acp.turns import create, kinds, only, text, turn
 from long_tests import takes_long
 from toolcrib import Crib
 from toolcrib.agents.sessions.claude.program import find_cli
@@ -27,12 +27,12 @@ pytestmark = takes_long
 
 ADAPTER = Path("@agentclientprotocol", "claude-agent-acp", "dist", "index.js")
 IS_FULL = bool(os.environ.get("TOOLCRIB_TEST_ALL"))
-HEARD: JsonObject = {"blocks": [{"text": "Heard: {{last_tool_result}}"}]}
+REPEAT_RESULT: JsonObject = {"blocks": [{"text": "Heard: {{last_tool_result}}"}]}
 
 
 @pytest.fixture
 def environment(scripted_model: ScriptedModel, tmp_path: Path) -> Environment:
-    """That of Claude Code with the scripted model; the Claude Code that came with the SDK is the one to be driven."""
+    """The environment of Claude Code on the scripted model, with the executable that the SDK brings."""
     (tmp_path / "user").mkdir()
     given = claude_environment(tmp_path / "user", scripted_model.url)
     return Environment({**given, "CLAUDE_CODE_EXECUTABLE": str(find_cli(given))})
@@ -40,18 +40,18 @@ def environment(scripted_model: ScriptedModel, tmp_path: Path) -> Environment:
 
 @pytest.fixture
 def adapter(node_programs: Path, agent_programs: Path) -> Program:
-    """The adapter where the tests have it."""
+    """The adapter as installed for the tests."""
     return replace(BUILT_IN["claude-acp"], command=(str(node_programs / "node"), str(agent_programs / ADAPTER)))
 
 
 @pytest.mark.anyio
-async def test_a_session_of_claude_code_through_its_adapter(
+async def test_adapter_session_asks_runs_tools_and_resumes(
     environment: Environment, adapter: Program, scripted_model: ScriptedModel, tmp_path: Path, no_leaked_children: None
 ) -> None:
     echo: JsonObject = {"tool": "mcp__toolcrib__lab_echo", "input": {"text": "a"}}
     touch: JsonObject = {"tool": "Bash", "input": {"command": "touch made"}}
-    scripted_model.scripts["both"] = [{"blocks": [{"text": "I look."}, echo]}, {"blocks": [touch]}, HEARD]
-    scripted_model.scripts["echo"] = [{"blocks": [echo]}, HEARD]
+    scripted_model.scripts["both"] = [{"blocks": [{"text": "Looking."}, echo]}, {"blocks": [touch]}, REPEAT_RESULT]
+    scripted_model.scripts["echo"] = [{"blocks": [echo]}, REPEAT_RESULT]
     words = ", ".join(f'"{word}"' for word in adapter.command)
     async with listening(tmp_path, environment, f"[runners.claude-acp]\ncommand = [{words}]\n") as crib:
         session = await create(crib, runner="claude-acp")
@@ -71,7 +71,7 @@ async def test_a_session_of_claude_code_through_its_adapter(
 
 @pytest.fixture
 async def claude_crib(tmp_path: Path, environment: Environment) -> AsyncGenerator[Crib]:
-    """A crib that listens."""
+    """Run a listening crib."""
     async with listening(tmp_path, environment) as opened:
         yield opened
 
@@ -87,7 +87,7 @@ class TestClaudeAdapter(RunnerContract):
         scripted_model: ScriptedModel,
         tmp_path: Path,
     ) -> AsyncGenerator[RunnerRig]:
-        """The adapter as a runtime; of Claude Code's own tools there is Write."""
+        """The adapter as a runtime; Claude Code's own tool is Write."""
         project = tmp_path / "project"
 
         def written(name: str) -> JsonObject:

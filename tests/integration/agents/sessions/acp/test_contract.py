@@ -1,4 +1,4 @@
-"""What every runner keeps to, with the small agent."""
+"""The runtime contract with the scripted ACP agent."""
 
 import pytest
 
@@ -10,6 +10,6 @@ from toolcrib.testing.runners import RunnerContract, RunnerRig
 class TestAcpRunner(RunnerContract):
     @pytest.fixture
     def rig(self, request: pytest.FixtureRequest) -> RunnerRig:
-        """The one of all tests here."""
+        """Return the rig of this package."""
         agent: RunnerRig = request.getfixturevalue("rig")
         return agent

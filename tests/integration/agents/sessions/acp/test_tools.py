@@ -1,4 +1,4 @@
-"""Tools in sessions of an agent: the crib's come in over the endpoint with the session's secret, its own are asked."""
+"""Tools of ACP sessions: the crib's tools over the endpoint with the session's secret, and the agent's own tools."""
 
 import re
 from collections.abc import AsyncGenerator
@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from integration.agents.sessions.acp.host import Scripted, listening
-from integration.agents.sessions.acp.talk import create, kinds, only, text, turn
+from integration.agents.sessions.acp.turns import create, kinds, only, text, turn
 from toolcrib import Crib
 from toolcrib.agents.sessions.sessions import NewSession
 from toolcrib.agents.zoo.input import AgentInput
@@ -21,21 +21,21 @@ from toolcrib.testing.environments import bare_environment
 pytestmark = pytest.mark.anyio
 
 ECHO: JsonObject = {"tool": "mcp__toolcrib__lab_echo", "input": {"text": "a"}}
-HEARD: JsonObject = {"blocks": [{"text": "Heard: {{last_tool_result}}"}]}
+REPEAT_RESULT: JsonObject = {"blocks": [{"text": "Heard: {{last_tool_result}}"}]}
 HELLO: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
 @pytest.fixture
 async def crib(scripted: Scripted, tmp_path: Path, no_leaked_children: None) -> AsyncGenerator[Crib]:
-    """A crib with the small agent in its settings file."""
+    """Run a crib with the scripted agent in its settings file."""
     environment = Environment({**bare_environment(tmp_path / "user"), "OTHER_SECRET": "x", "MY_KEY": "key-of-mine"})
-    scripted.script("echo", [{"blocks": [{"text": "I look."}, ECHO]}, HEARD])
+    scripted.script("echo", [{"blocks": [{"text": "Looking."}, ECHO]}, REPEAT_RESULT])
     toml = scripted.toml(more='variables = ["MY_*"]\nenv = { COLOR = "no" }')
     async with listening(tmp_path, environment, toml) as opened:
         yield opened
 
 
-async def test_a_call_waits_for_a_person_as_the_call_that_the_agent_announced(crib: Crib) -> None:
+async def test_approval_belongs_to_the_call_that_the_agent_announced(crib: Crib) -> None:
     session = await create(crib)
     events = await turn(crib, session, "echo")
     assert kinds(events) == [
@@ -51,13 +51,13 @@ async def test_a_call_waits_for_a_person_as_the_call_that_the_agent_announced(cr
     assert events[-1].data["costUsd"] == 0.25
 
 
-async def test_a_refusal_reaches_the_model_with_its_reason(crib: Crib) -> None:
+async def test_denial_reaches_the_model_with_its_reason(crib: Crib) -> None:
     events = await turn(crib, await create(crib), "echo", "deny", "not on a Friday")
     assert only(events, "tool_result")["isError"] is True
     assert "not on a Friday" in text(events)
 
 
-async def test_another_mode_binds_at_the_next_call_of_the_same_process(crib: Crib, scripted: Scripted) -> None:
+async def test_changed_mode_applies_at_the_next_call_of_the_same_process(crib: Crib, scripted: Scripted) -> None:
     session = await create(crib, "acceptEdits")
     assert "approval_required" not in kinds(await turn(crib, session, "echo"))
     first = scripted.seen()["headers"]
@@ -69,26 +69,26 @@ async def test_another_mode_binds_at_the_next_call_of_the_same_process(crib: Cri
     assert scripted.seen()["headers"] == first
 
 
-async def test_two_calls_at_once_are_told_apart_by_their_arguments(crib: Crib, scripted: Scripted) -> None:
+async def test_concurrent_calls_are_matched_by_their_arguments(crib: Crib, scripted: Scripted) -> None:
     calls = [{**ECHO, "input": {"text": each}} for each in ("one", "two", "three")]
     scripted.script("many", [{"blocks": calls}, {"blocks": [{"text": "done"}]}])
     events = await turn(crib, await create(crib, "acceptEdits"), "many")
-    told = {e.data["toolCallId"]: e.data["arguments"]["text"] for e in events if e.kind == "tool_call_end"}
+    arguments = {e.data["toolCallId"]: e.data["arguments"]["text"] for e in events if e.kind == "tool_call_end"}
     results = {e.data["toolCallId"]: e.data["content"][0]["text"] for e in events if e.kind == "tool_result"}
-    assert {told[id]: result for id, result in results.items()} == {
+    assert {arguments[id]: result for id, result in results.items()} == {
         each: f"pong {each}" for each in ("one", "two", "three")
     }
 
 
 async def test_large_result_is_shortened_and_read_on_without_asking(crib: Crib, scripted: Scripted) -> None:
     lines = "\n".join(f"line {number}" for number in range(20_000))
-    scripted.script("large", [{"blocks": [{**ECHO, "input": {"text": lines}}]}, HEARD])
+    scripted.script("large", [{"blocks": [{**ECHO, "input": {"text": lines}}]}, REPEAT_RESULT])
     session = await create(crib)
     shown = only(await turn(crib, session, "large"), "tool_result")["content"][0]["text"]
     assert len(shown) < 5_000
     handle = re.findall(r"Handle: (\S+)\.", shown)[0]
     read: JsonObject = {"tool": "mcp__toolcrib__read_result", "input": {"handle": handle, "lines": "15001"}}
-    scripted.script("read", [{"blocks": [read]}, HEARD])
+    scripted.script("read", [{"blocks": [read]}, REPEAT_RESULT])
     events = await turn(crib, session, "read")
     assert "approval_required" not in kinds(events)
     assert (only(events, "tool_call_start")["server"], only(events, "tool_call_start")["tool"]) == (
@@ -98,9 +98,7 @@ async def test_large_result_is_shortened_and_read_on_without_asking(crib: Crib, 
     assert "Heard: 15001: line 15000" in text(events)
 
 
-async def test_the_secret_of_a_session_opens_its_tools_and_nothing_else_and_ends_with_it(
-    crib: Crib, scripted: Scripted
-) -> None:
+async def test_session_secret_opens_only_its_tools_and_ends_with_the_session(crib: Crib, scripted: Scripted) -> None:
     session = await create(crib)
     await turn(crib, session, "echo")
     seen = scripted.seen()
@@ -139,7 +137,7 @@ async def test_the_secret_of_a_session_opens_its_tools_and_nothing_else_and_ends
         assert (await client.post("/mcp", json=initialize)).status_code == 401
 
 
-async def test_the_agent_gets_the_variables_that_are_its_own_and_no_others(crib: Crib, scripted: Scripted) -> None:
+async def test_agent_gets_only_its_configured_variables(crib: Crib, scripted: Scripted) -> None:
     await turn(crib, await create(crib, "acceptEdits"), "echo")
     seen = scripted.seen()
     variables, secret = seen["environment"], seen["headers"]["Authorization"].removeprefix("Bearer ")
@@ -149,9 +147,9 @@ async def test_the_agent_gets_the_variables_that_are_its_own_and_no_others(crib:
     assert secret not in (crib.home.root / "toolcrib.db").read_bytes().decode("latin-1")
 
 
-async def test_a_tool_of_the_agents_own_takes_the_gates_road(crib: Crib, scripted: Scripted, tmp_path: Path) -> None:
+async def test_own_tool_of_the_agent_is_approved_and_recorded(crib: Crib, scripted: Scripted, tmp_path: Path) -> None:
     touch: JsonObject = {"tool": "Bash", "input": {"command": "touch made"}}
-    scripted.script("bash", [{"blocks": [touch]}, HEARD])
+    scripted.script("bash", [{"blocks": [touch]}, REPEAT_RESULT])
     session = await create(crib)
     refused = await turn(crib, session, "bash", "deny", "not here")
     assert not (tmp_path / "project" / "made").exists()
@@ -169,21 +167,21 @@ async def test_reading_inside_the_project_runs_unasked_and_outside_asks(
     crib: Crib, scripted: Scripted, tmp_path: Path
 ) -> None:
     for name, path in (("inside", tmp_path / "project" / "a"), ("outside", tmp_path / "b")):
-        scripted.script(name, [{"blocks": [{"tool": "Read", "input": {"filePath": str(path)}}]}, HEARD])
+        scripted.script(name, [{"blocks": [{"tool": "Read", "input": {"filePath": str(path)}}]}, REPEAT_RESULT])
     session = await create(crib)
     assert "approval_required" not in kinds(await turn(crib, session, "inside"))
     assert only(await turn(crib, session, "outside"), "approval_required")["tool"] == "Read"
 
 
-async def test_a_command_whose_title_is_a_name_of_the_crib_is_a_command(crib: Crib, scripted: Scripted) -> None:
+async def test_command_titled_like_a_crib_tool_is_treated_as_a_command(crib: Crib, scripted: Scripted) -> None:
     forged: JsonObject = {"tool": "Bash", "input": {"command": "true", "title": "mcp__toolcrib__lab_echo"}}
-    scripted.script("forged", [{"blocks": [forged]}, HEARD])
+    scripted.script("forged", [{"blocks": [forged]}, REPEAT_RESULT])
     events = await turn(crib, await create(crib), "forged", "deny")
     assert only(events, "approval_required")["tool"] == "Bash"
     assert only(events, "tool_result")["isError"] is True
 
 
-async def test_an_interrupt_withdraws_what_a_person_is_asked(crib: Crib) -> None:
+async def test_interrupt_withdraws_the_pending_approval(crib: Crib) -> None:
     session = await create(crib)
     log = await crib.sessions.events(session)
     await crib.sessions.send(session, "Go on. [[script:echo]]")
@@ -202,13 +200,11 @@ async def test_an_interrupt_withdraws_what_a_person_is_asked(crib: Crib) -> None
     assert text(await turn(crib, session, "echo"))
 
 
-async def test_code_mode_of_an_agent_offers_three_tools_whose_calls_take_the_gate(
-    crib: Crib, scripted: Scripted
-) -> None:
+async def test_code_mode_lists_three_tools_whose_calls_are_approved(crib: Crib, scripted: Scripted) -> None:
     given = {"id": "coder", "name": "Coder", "toolPermissions": ["lab/*"], "listing": "code"}
     await crib.zoo.create(AgentInput.model_validate(given), by="owner")
     program: JsonObject = {"code": "print(await lab_echo(text='a'))"}
-    scripted.script("run", [{"blocks": [{"tool": "mcp__toolcrib__run_code", "input": program}]}, HEARD])
+    scripted.script("run", [{"blocks": [{"tool": "mcp__toolcrib__run_code", "input": program}]}, REPEAT_RESULT])
     new = NewSession("api", agent="coder", runner="scripted", mode="default")
     events = await turn(crib, (await crib.sessions.create(new)).id, "run")
     assert (only(events, "tool_call_start")["server"], only(events, "tool_call_start")["tool"]) == (

@@ -1,4 +1,4 @@
-"""Fixtures for tests with the real Claude Code on the scripted model."""
+"""Fixtures with the real Claude Code on the scripted model."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ _QUESTION: JsonObject = {"question": "Which?", "header": "H", "multiSelect": Fal
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A directory to work in."""
+    """Return a directory to work in."""
     folder = tmp_path / "project"
     folder.mkdir()
     return folder
@@ -27,13 +27,13 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def runner(claude_environment: Environment, no_leaked_children: None, tmp_path: Path) -> ClaudeRuntime:
-    """A runner whose processes have all ended with the test."""
+    """Return a runtime; no process may be left after the test."""
     return ClaudeRuntime(claude_environment, tmp_path / "run")
 
 
 @pytest.fixture
 def rig(runner: ClaudeRuntime, scripted_model: ScriptedModel, project: Path) -> RunnerRig:
-    """The runner with its model; of Claude Code's own tools there are Write and AskUserQuestion."""
+    """The runtime with its model; Claude Code's own tools are Write and AskUserQuestion."""
 
     def written(name: str) -> JsonObject:
         return {"file_path": str(project / name), "content": name}

@@ -1,4 +1,4 @@
-"""A host of a session, to be killed once it says that a call runs: `host.py VARIABLES.json FOLDER PROJECT PROMPT`."""
+"""A session host that a test kills once it prints that a call runs: `host.py VARIABLES.json FOLDER PROJECT PROMPT`."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What every runner keeps to, with the real Claude Code."""
+"""The runtime contract with the real Claude Code."""
 
 import pytest
 
@@ -8,6 +8,6 @@ from toolcrib.testing.runners import RunnerContract, RunnerRig
 class TestClaudeRunner(RunnerContract):
     @pytest.fixture
     def rig(self, request: pytest.FixtureRequest) -> RunnerRig:
-        """The one of all tests here."""
+        """Return the rig of this package."""
         claude: RunnerRig = request.getfixturevalue("rig")
         return claude

@@ -1,4 +1,4 @@
-"""What goes wrong between Claude Code and the API, each with a code, a sentence and a next step."""
+"""Failures between Claude Code and the API: each has a code, a message and a hint."""
 
 from pathlib import Path
 
@@ -22,11 +22,11 @@ pytestmark = [pytest.mark.anyio, takes_long]
         (429, "rate_limit_error", "This request would exceed your rate limit", "runner.rate"),
         (529, "overloaded_error", "Overloaded", "runner.overloaded"),
         (500, "api_error", "Internal server error", "runner.overloaded"),
-        (404, "not_found_error", "model: claude-nobody", "runner.model"),
+        (404, "not_found_error", "model: claude-unknown", "runner.model"),
         (400, "invalid_request_error", "Something else is wrong.", "runner.failed"),
     ],
 )
-async def test_a_refusal_of_the_api_is_told_apart(
+async def test_api_errors_have_different_codes(
     rig: RunnerRig, status: int, error: str, message: str, code: str
 ) -> None:
     host = RecordingHost()
@@ -39,7 +39,7 @@ async def test_a_refusal_of_the_api_is_told_apart(
         assert end.failure is not None
         assert end.failure.code == code
         assert end.failure.hint
-        assert host.of("text_message") == [], "the words for a failure are no answer of the model"
+        assert host.of("text_message") == [], "an API error is no answer of the model"
         assert (await conversation.turn(prompt("next"))).reason == "completed"
 
 
@@ -47,7 +47,7 @@ async def test_a_refusal_of_the_api_is_told_apart(
     ("variables", "code"),
     [({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}, "runner.unreachable"), ({"ANTHROPIC_API_KEY": ""}, "runner.login")],
 )
-async def test_no_api_and_no_sign_in_are_told_apart(
+async def test_unreachable_api_and_missing_sign_in_have_different_codes(
     rig: RunnerRig,
     claude_environment: Environment,
     tmp_path: Path,
@@ -62,14 +62,12 @@ async def test_no_api_and_no_sign_in_are_told_apart(
     assert (end.failure.code, end.failure.hint is not None) == (code, True)
 
 
-async def test_requests_that_are_made_again_are_told(
-    rig: RunnerRig, claude_environment: Environment, tmp_path: Path
-) -> None:
+async def test_retried_requests_are_reported(rig: RunnerRig, claude_environment: Environment, tmp_path: Path) -> None:
     environment = Environment({**claude_environment, "CLAUDE_CODE_MAX_RETRIES": "1"})
     other = RunnerRig(ClaudeRuntime(environment, tmp_path / "other"), rig.script, rig.cwd, model=rig.model)
     host = RecordingHost()
     end = await other.answer(host, {"status": 529, "error": "overloaded_error", "message": "Overloaded"})
     assert end.reason == "failed"
-    (told,) = host.of("error")
-    assert told.data["code"] == "runner.overloaded"
-    assert told.data["message"].endswith("Retrying, attempt 1 of 1.")
+    (error,) = host.of("error")
+    assert error.data["code"] == "runner.overloaded"
+    assert error.data["message"].endswith("Retrying, attempt 1 of 1.")

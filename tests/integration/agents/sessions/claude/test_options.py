@@ -1,4 +1,4 @@
-"""What a conversation begins with: its prompt, its tools, and nothing that lies about in the project."""
+"""Options of a conversation: its prompt and tools, and nothing from files in the project."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 def many(count: int) -> tuple[Offered, ...]:
-    """So many tools, one of which is always wanted."""
+    """Return this many tools; one is always loaded."""
     marked = {0: Marks(always_load=True)}
     return tuple(
         Offered(
@@ -30,9 +30,7 @@ def many(count: int) -> tuple[Offered, ...]:
     )
 
 
-async def test_of_five_hundred_tools_the_model_is_shown_few_and_can_look_for_the_others(
-    rig: RunnerRig, scripted_model: ScriptedModel
-) -> None:
+async def test_many_tools_are_deferred_and_found_by_tool_search(rig: RunnerRig, scripted_model: ScriptedModel) -> None:
     host = RecordingHost(permits={"ToolSearch": Permit(True, {"query": "select:mcp__shelf7__tool7"})})
     end = await rig.answer(
         host,
@@ -52,13 +50,15 @@ async def test_of_five_hundred_tools_the_model_is_shown_few_and_can_look_for_the
     assert "mcp__shelf7__tool7" in str(found)
 
 
-async def test_few_tools_are_all_shown_at_once(rig: RunnerRig, scripted_model: ScriptedModel) -> None:
+async def test_few_tools_are_all_loaded(rig: RunnerRig, scripted_model: ScriptedModel) -> None:
     await rig.answer(RecordingHost(), say("done"), tools=many(20), own_tools=("ToolSearch",))
     request = scripted_model.requests[0]
     assert len(set(request.tools) - set(request.deferred) - {"ToolSearch"}) == 20
 
 
-async def test_claude_code_has_only_the_own_tools_it_is_given(rig: RunnerRig, scripted_model: ScriptedModel) -> None:
+async def test_claude_code_has_only_the_own_tools_that_are_allowed(
+    rig: RunnerRig, scripted_model: ScriptedModel
+) -> None:
     await rig.answer(RecordingHost(), say("done"), own_tools=("Read", "Task"))
     assert set(scripted_model.requests[0].tools) == {"Agent", "Read", "mcp__lab__echo", "mcp__shed__other"}
     await rig.answer(RecordingHost(), say("done"), own_tools=())
@@ -66,7 +66,7 @@ async def test_claude_code_has_only_the_own_tools_it_is_given(rig: RunnerRig, sc
 
 
 @pytest.mark.parametrize("words", ["You are a gardener.", "You are a gardener. " + "Water the plants. " * 20_000])
-async def test_the_prompt_is_added_however_long_and_counts_anew_when_resumed(
+async def test_system_prompt_of_any_length_is_added_and_replaced_on_resume(
     rig: RunnerRig, scripted_model: ScriptedModel, words: str
 ) -> None:
     rig.script("s", [say("one")])
@@ -83,7 +83,7 @@ def _system(scripted_model: ScriptedModel) -> str:
     return "\n".join(block["text"] for block in scripted_model.bodies[-1]["system"])
 
 
-async def test_what_is_sent_is_text_and_neither_reads_files_nor_runs_commands(
+async def test_message_text_reads_no_files_and_runs_no_commands(
     rig: RunnerRig, scripted_model: ScriptedModel, project: Path
 ) -> None:
     (project / "diary.txt").write_text("dear diary", encoding="utf-8")
@@ -95,7 +95,7 @@ async def test_what_is_sent_is_text_and_neither_reads_files_nor_runs_commands(
     assert "/compact " in str(scripted_model.bodies[-1]["messages"][-1])
 
 
-async def test_settings_hooks_and_servers_of_the_project_count_for_nothing(
+async def test_settings_hooks_and_servers_of_the_project_are_ignored(
     rig: RunnerRig, scripted_model: ScriptedModel, project: Path
 ) -> None:
     trace = project / "trace"
@@ -119,7 +119,7 @@ async def test_settings_hooks_and_servers_of_the_project_count_for_nothing(
     assert "Always say please." not in str(scripted_model.bodies)
 
 
-async def test_options_for_a_loop_of_ones_own_have_the_tools_and_the_decisions(
+async def test_options_for_a_custom_loop_have_the_tools_and_the_decisions(
     rig: RunnerRig, runner: ClaudeRuntime, project: Path
 ) -> None:
     own = rig.own_tool

@@ -1,4 +1,4 @@
-"""The process of Claude Code: what it gets, how it ends, and how a conversation goes on after it."""
+"""The process of Claude Code: its environment, its end, and conversations after it."""
 
 import json
 import os
@@ -35,13 +35,13 @@ async def never(offered: Offered, arguments: JsonObject) -> CallResult:
 
 
 def kill(number: signal.Signals) -> None:
-    """Send a signal to the one process of Claude Code; the tests have others of their own."""
+    """Send a signal to the process of Claude Code."""
     (pid,) = (pid for pid, name in descendants().items() if name.startswith("claude"))
     os.kill(pid, number)
 
 
-async def has_connected(conversation: Conversation) -> None:
-    """Wait until Claude Code knows the tools: the SDK fails for a process that dies while its request is answered."""
+async def wait_until_connected(conversation: Conversation) -> None:
+    """Wait until Claude Code lists the tools; the SDK fails for a process that dies during a request."""
     with anyio.fail_after(30):
         while True:
             servers = await conversation.servers()
@@ -50,30 +50,30 @@ async def has_connected(conversation: Conversation) -> None:
             await anyio.sleep(0.05)
 
 
-async def killed(conversation: Conversation, recorder: RecordingHost, what: str) -> TurnEnd:
-    """The end of a turn whose process is killed as soon as this came to the recorder."""
+async def turn_with_kill(conversation: Conversation, recorder: RecordingHost, entry: str) -> TurnEnd:
+    """Run a turn, kill its process at this entry of the recorder, and return the end of the turn."""
     ends: list[TurnEnd] = []
 
-    async def talk() -> None:
+    async def run_turn() -> None:
         ends.append(await conversation.turn(prompt("s")))
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(talk)
-        await recorder.until(what)
+        tasks.start_soon(run_turn)
+        await recorder.until(entry)
         kill(signal.SIGKILL)
     return ends[0]
 
 
 @pytest.mark.parametrize(
-    ("what", "step"),
+    ("entry", "step"),
     [
         ("call", do({"tool": "mcp__lab__echo", "input": {"text": "a"}})),
         ("text_delta", say("word " * 1000, chunk=5, chunk_delay_ms=20)),
         ("tool_call_delta", do({"tool": "mcp__lab__echo", "input": {"text": "a" * 9000}}) | {"chunk_delay_ms": 20}),
     ],
 )
-async def test_a_process_that_is_killed_ends_the_turn_and_the_conversation_goes_on(
-    rig: RunnerRig, what: str, step: JsonObject
+async def test_killed_process_fails_the_turn_and_the_conversation_resumes(
+    rig: RunnerRig, entry: str, step: JsonObject
 ) -> None:
     recorder = RecordingHost(never)
     rig.script("before", [say("one")])
@@ -81,12 +81,12 @@ async def test_a_process_that_is_killed_ends_the_turn_and_the_conversation_goes_
     rig.script("after", [say("I remember.")])
     async with rig.open(recorder) as conversation:
         await conversation.turn(prompt("before"))
-        end = await killed(conversation, recorder, what)
+        end = await turn_with_kill(conversation, recorder, entry)
         assert (end.reason, end.is_alive) == ("failed", False)
         assert end.failure is not None
         assert end.failure.code == "runner.died"
         assert "SIGKILL" in end.failure.message
-        assert len(recorder.of("call_cancelled")) == len(recorder.of("call")), "nothing goes on that nobody waits for"
+        assert len(recorder.of("call_cancelled")) == len(recorder.of("call")), "a call still runs after the kill"
         assert (
             len(recorder.of("tool_call_start")) == len(recorder.of("tool_call_end")) == len(recorder.of("tool_result"))
         )
@@ -97,7 +97,7 @@ async def test_a_process_that_is_killed_ends_the_turn_and_the_conversation_goes_
     assert (resumed.reason, resumed.runtime) == ("completed", end.runtime)
 
 
-async def test_a_copy_that_is_killed_once_it_has_spoken_keeps_its_history(rig: RunnerRig) -> None:
+async def test_fork_killed_during_its_first_turn_keeps_its_history(rig: RunnerRig) -> None:
     rig.script("s", [say("one"), do(rig.use(ECHO, text="a")), say("three")])
     async with rig.open(RecordingHost()) as conversation:
         first = await conversation.turn(prompt("s"))
@@ -105,27 +105,27 @@ async def test_a_copy_that_is_killed_once_it_has_spoken_keeps_its_history(rig: R
     async with rig.open(recorder, resume=first.runtime, fork=True) as conversation:
         ends: list[TurnEnd] = []
 
-        async def talk() -> None:
+        async def run_turn() -> None:
             ends.append(await conversation.turn("And now?"))
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(talk)
+            tasks.start_soon(run_turn)
             await recorder.until("call")
             kill(signal.SIGKILL)
     copy = ends[0].runtime
     assert copy != first.runtime
-    after = RecordingHost()  # a copy that was not written yet when it was killed is made again
+    after = RecordingHost()  # a fork that was not stored before the kill is made again
     async with rig.open(after, resume=copy or first.runtime, fork=copy is None) as conversation:
         assert (await conversation.turn("And now?")).reason == "completed"
-    assert after.texts() == ["three"], "what was said before lies behind it"
+    assert after.texts() == ["three"], "the fork lost its history"
 
 
-async def test_a_conversation_that_dies_before_it_is_kept_begins_anew_under_its_id(rig: RunnerRig) -> None:
+async def test_conversation_killed_before_it_is_stored_restarts_with_its_id(rig: RunnerRig) -> None:
     rig.script("s", [say("I am here.")])
     async with rig.open(RecordingHost()) as conversation:
         runtime = conversation.runtime
         assert runtime is not None
-        await has_connected(conversation)
+        await wait_until_connected(conversation)
         kill(signal.SIGKILL)
         end = await conversation.turn(prompt("s"))
         assert (end.reason, end.runtime, end.is_alive) == ("failed", runtime, False)
@@ -136,17 +136,17 @@ async def test_a_conversation_that_dies_before_it_is_kept_begins_anew_under_its_
     assert recorder.texts() == ["I am here."]
 
 
-async def test_a_copy_has_its_id_once_there_is_something_to_resume(rig: RunnerRig) -> None:
+async def test_fork_has_an_id_only_after_its_first_turn(rig: RunnerRig) -> None:
     rig.script("s", [say("one"), say("two")])
     async with rig.open(RecordingHost()) as conversation:
         first = await conversation.turn(prompt("s"))
     async with rig.open(RecordingHost(), resume=first.runtime, fork=True) as conversation:
-        assert conversation.runtime is None, "were it lost now, it would have to be copied again"
+        assert conversation.runtime is None, "a fork without a turn cannot be resumed"
         end = await conversation.turn("And now?")
         assert conversation.runtime == end.runtime != first.runtime
 
 
-async def test_what_a_resumed_conversation_has_cost_is_not_counted_again(rig: RunnerRig) -> None:
+async def test_earlier_cost_of_a_resumed_conversation_is_not_counted_again(rig: RunnerRig) -> None:
     rig.script("s", [say("one")])
     async with rig.open(RecordingHost()) as conversation:
         first = await conversation.turn(prompt("s"))
@@ -157,7 +157,7 @@ async def test_what_a_resumed_conversation_has_cost_is_not_counted_again(rig: Ru
     assert first.spent.cost_usd > 0
 
 
-async def test_a_budget_ends_the_turn_and_leaves_no_call_open(rig: RunnerRig) -> None:
+async def test_cost_limit_ends_the_turn_and_leaves_no_call_open(rig: RunnerRig) -> None:
     recorder = RecordingHost()
     end = await rig.answer(recorder, do(rig.use(ECHO, text="a")), limits=SessionLimits(cost_usd=0.0002))
     assert end.reason == "limit"
@@ -167,7 +167,7 @@ async def test_a_budget_ends_the_turn_and_leaves_no_call_open(rig: RunnerRig) ->
 
 
 @pytest.mark.parametrize("change", [{"cwd": "/nowhere/at/all"}, {"resume": "../../etc/passwd"}])
-async def test_a_start_that_fails_says_why(rig: RunnerRig, change: dict[str, str]) -> None:
+async def test_failed_start_is_an_error_with_its_cause(rig: RunnerRig, change: dict[str, str]) -> None:
     with pytest.raises(Unavailable) as caught:
         async with rig.open(RecordingHost(), **change):
             pass
@@ -176,7 +176,7 @@ async def test_a_start_that_fails_says_why(rig: RunnerRig, change: dict[str, str
     assert "did not start. " in caught.value.message
 
 
-async def test_without_the_program_it_says_how_to_get_it(rig: RunnerRig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_program_is_an_error(rig: RunnerRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolcrib.agents.sessions.claude.program.find_spec", lambda name: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     other = replace(rig, runner=ClaudeRuntime(Environment({"PATH": "/nowhere"}), Path("unused")))
     with pytest.raises(Unavailable) as caught:
@@ -185,7 +185,7 @@ async def test_without_the_program_it_says_how_to_get_it(rig: RunnerRig, monkeyp
     assert caught.value.code == "runner.missing"
 
 
-def test_without_the_sdk_the_rest_can_be_imported_and_says_what_is_missing() -> None:
+def test_missing_sdk_is_an_error_only_when_the_runtime_is_loaded() -> None:
     code = """
 import sys
 sys.modules["claude_agent_sdk"] = None
@@ -200,7 +200,7 @@ except Unavailable as error:
     assert (done.stdout.strip(), done.returncode) == ("runner.missing", 0), done.stderr
 
 
-async def test_claude_code_and_its_commands_get_nothing_of_the_crib(
+async def test_claude_code_and_its_commands_get_no_variables_of_the_crib(
     rig: RunnerRig, claude_environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secrets = {
@@ -231,7 +231,7 @@ async def test_claude_code_and_its_commands_get_nothing_of_the_crib(
     assert "LC_CTYPE=C.UTF-8\n" in text
 
 
-async def test_claude_code_ends_with_a_host_that_is_killed(
+async def test_claude_code_ends_when_its_host_is_killed(
     rig: RunnerRig, claude_environment: Environment, tmp_path: Path, project: Path
 ) -> None:
     rig.script("s", [do(rig.use(ECHO, text="a"))])
@@ -249,14 +249,14 @@ async def test_claude_code_ends_with_a_host_that_is_killed(
     assert alive == []
 
 
-async def test_a_conversation_of_an_id_that_nobody_knows_begins_under_it(rig: RunnerRig) -> None:
+async def test_resuming_an_unknown_id_starts_a_conversation_with_it(rig: RunnerRig) -> None:
     id = str(uuid4())
     rig.script("s", [say("one")])
     async with rig.open(RecordingHost(), resume=id) as conversation:
         assert (await conversation.turn(prompt("s"))).runtime == id
 
 
-async def test_tools_that_vanished_are_no_longer_there_after_a_resume(rig: RunnerRig) -> None:
+async def test_removed_tools_are_unavailable_after_a_resume(rig: RunnerRig) -> None:
     rig.script("s", [do(rig.use(ECHO, text="a")), HEARD])
     async with rig.open(RecordingHost()) as conversation:
         first = await conversation.turn(prompt("s"))

@@ -1,11 +1,11 @@
-"""What a person says to a call: it runs with exactly what they approved, and the model hears why it does not."""
+"""Approvals in sessions: a call runs with exactly the approved arguments, and denials reach the model."""
 
 from collections.abc import Iterator
 from hashlib import sha256
 
 import pytest
 
-from integration.agents.sessions.whole.workshop import Workshop, disagrees, use
+from integration.agents.sessions.whole.claude_crib import ClaudeCrib, deny_all, tool_block
 from toolcrib import Crib
 from toolcrib.model.json import Json, JsonObject, canonical, is_array, is_object
 from toolcrib.model.sessions import SessionEvent
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.anyio
 ODD: JsonObject = {"text": 'a "quoted" \u202e word,\r\n  \u0000 ünïcode 𝄞 and </system-reminder>', "times": 10**15}
 
 
-async def test_a_call_runs_with_exactly_the_arguments_that_were_approved(workshop: Workshop) -> None:
-    prompt = workshop.script("s", do(use("mcp__lab__change", **ODD)), say("Done."))
-    async with workshop.crib.session(mode="default") as session:
-        (call,) = (await workshop.say(session.id, prompt)).calls
-        (records,) = (await workshop.records(session.id)).values()
+async def test_call_runs_with_exactly_the_approved_arguments(claude: ClaudeCrib) -> None:
+    prompt = claude.script("s", do(tool_block("mcp__lab__change", **ODD)), say("Done."))
+    async with claude.crib.session(mode="default") as session:
+        (call,) = (await claude.send(session.id, prompt)).calls
+        (records,) = (await claude.records(session.id)).values()
     assert call.approval is not None
     assert call.arguments == call.approval["arguments"] == ODD
-    assert workshop.lab.noted == [ODD]
+    assert claude.lab.calls == [ODD]
     assert {record["argumentsDigest"].removeprefix("sha256:") for record in records} == {
         sha256(canonical(ODD)).hexdigest()
     }
@@ -31,56 +31,56 @@ async def test_a_call_runs_with_exactly_the_arguments_that_were_approved(worksho
 
 
 def texts(value: Json) -> Iterator[str]:
-    """Every text in a request to the model."""
+    """Yield every text in a request to the model."""
     if isinstance(value, str):
         yield value
     for each in value.values() if is_object(value) else value if is_array(value) else ():
         yield from texts(each)
 
 
-async def test_arguments_that_a_person_edited_are_the_ones_that_run(workshop: Workshop) -> None:
+async def test_call_runs_with_the_edited_arguments(claude: ClaudeCrib) -> None:
     def written(name: str) -> JsonObject:
-        return {"file_path": str(workshop.project / name), "content": name}
+        return {"file_path": str(claude.project / name), "content": name}
 
     edits: dict[str, JsonObject] = {
         "change": {"text": "edited", "times": 2},
         "Write": written("edited"),
     }
 
-    async def editor(crib: Crib, event: SessionEvent) -> None:
+    async def edit_and_approve(crib: Crib, event: SessionEvent) -> None:
         if event.kind == "approval_required":
             edited = edits[event.data["tool"]]
             await crib.approvals.answer(event.data["approvalId"], "approve", by=crib.owner("cli"), arguments=edited)
 
-    asked = [use("mcp__lab__change", text="asked"), use("Write", **written("asked"))]
-    prompt = workshop.script("s", *map(do, asked), say("Done."))
-    async with workshop.crib.session(mode="default") as session:
-        turn = await workshop.say(session.id, prompt, editor)
-        records = await workshop.records(session.id)
+    calls = [tool_block("mcp__lab__change", text="asked"), tool_block("Write", **written("asked"))]
+    prompt = claude.script("s", *map(do, calls), say("Done."))
+    async with claude.crib.session(mode="default") as session:
+        turn = await claude.send(session.id, prompt, edit_and_approve)
+        records = await claude.records(session.id)
     assert [call.is_error for call in turn.calls] == [False, False]
-    assert workshop.lab.noted == [edits["change"]]
-    assert not (workshop.project / "asked").exists()
-    assert (workshop.project / "edited").read_text(encoding="utf-8") == "edited"
+    assert claude.lab.calls == [edits["change"]]
+    assert not (claude.project / "asked").exists()
+    assert (claude.project / "edited").read_text(encoding="utf-8") == "edited"
     assert [[record["arguments"] for record in call] for call in records.values()] == [
         [edits["change"]] * 2,
         [edits["Write"]] * 2,
     ]
-    assert "changed edited" in workshop.heard()
+    assert "changed edited" in claude.tool_results()
     assert [data["arguments"] for data in turn.of("approval_resolved")] == [edits["change"], edits["Write"]]
-    notes = [text for text in texts(workshop.model.bodies) if "A person changed the arguments" in text]
-    assert all(any(path in note for note in notes) for path in ('"times":2', str(workshop.project / "edited")))
+    notes = [text for text in texts(claude.model.bodies) if "A person changed the arguments" in text]
+    assert all(any(path in note for note in notes) for path in ('"times":2', str(claude.project / "edited")))
 
 
-async def test_a_refusal_with_its_reason_reaches_the_model_and_nothing_runs(workshop: Workshop) -> None:
-    path = workshop.project / "written"
-    asked = [use("mcp__lab__change", text="a"), use("Write", file_path=str(path), content="a")]
-    prompt = workshop.script("s", *map(do, asked), say("Done."))
-    async with workshop.crib.session(mode="default") as session:
-        turn = await workshop.say(session.id, prompt, disagrees("Not on a Friday."))
-        records = await workshop.records(session.id)
+async def test_denied_calls_do_not_run_and_the_reason_reaches_the_model(claude: ClaudeCrib) -> None:
+    path = claude.project / "written"
+    calls = [tool_block("mcp__lab__change", text="a"), tool_block("Write", file_path=str(path), content="a")]
+    prompt = claude.script("s", *map(do, calls), say("Done."))
+    async with claude.crib.session(mode="default") as session:
+        turn = await claude.send(session.id, prompt, deny_all("Not on a Friday."))
+        records = await claude.records(session.id)
     assert [call.is_error for call in turn.calls] == [True, True]
-    assert workshop.heard().count("Not on a Friday.") >= 2
-    assert workshop.lab.noted == []
+    assert claude.tool_results().count("Not on a Friday.") >= 2
+    assert claude.lab.calls == []
     assert not path.exists()
     assert [[record["phase"] for record in call] for call in records.values()] == [["outcome"], ["outcome"]]
     assert [data["decision"] for data in turn.of("approval_resolved")] == ["denied", "denied"]

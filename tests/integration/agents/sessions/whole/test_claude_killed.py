@@ -1,40 +1,40 @@
-"""Claude Code is killed under a session: nothing is left open, and the next prompt is answered."""
+"""Claude Code killed under a session: no call stays open, and the next prompt is answered."""
 
 import anyio
 import pytest
 
-from integration.agents.sessions.whole.workshop import Turn, Workshop, kill_claude, use
+from integration.agents.sessions.whole.claude_crib import ClaudeCrib, Turn, kill_claude, tool_block
 from toolcrib.testing.runner_rig import do, say
 
 pytestmark = pytest.mark.anyio
 
 
-async def killed(workshop: Workshop, id: str, prompt: str) -> Turn:
-    """The turn of a prompt whose process is killed as soon as its tool runs."""
+async def turn_with_kill(claude: ClaudeCrib, id: str, prompt: str) -> Turn:
+    """Return the turn of a prompt whose process is killed once its tool runs."""
     turns: list[Turn] = []
 
-    async def talk() -> None:
-        turns.append(await workshop.say(id, prompt))
+    async def send() -> None:
+        turns.append(await claude.send(id, prompt))
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(talk)
-        await workshop.lab.started.wait()
+        tasks.start_soon(send)
+        await claude.lab.started.wait()
         kill_claude()
     return turns[0]
 
 
-async def test_killed_in_a_turn_the_session_is_interrupted_and_the_next_message_resumes_it(workshop: Workshop) -> None:
-    before = workshop.script("before", say("My favourite colour is teal."))
-    waits = workshop.script("waits", do(use("mcp__lab__wait")))
-    after = workshop.script("after", do(use("mcp__toolcrib__ping")), say("I am back."))
+async def test_session_killed_in_a_turn_is_interrupted_and_resumes(claude: ClaudeCrib) -> None:
+    before = claude.script("before", say("My favourite colour is teal."))
+    waits = claude.script("waits", do(tool_block("mcp__lab__wait")))
+    after = claude.script("after", do(tool_block("mcp__toolcrib__ping")), say("I am back."))
 
-    async with workshop.crib.session(mode="acceptEdits") as session:
-        await workshop.say(session.id, before)
-        turn = await killed(workshop, session.id, waits)
-        interrupted = await workshop.crib.sessions.get(session.id)
-        (records,) = (await workshop.records(session.id)).values()
-        resumed = await workshop.say(session.id, after)
-        back = await workshop.crib.sessions.get(session.id)
+    async with claude.crib.session(mode="acceptEdits") as session:
+        await claude.send(session.id, before)
+        turn = await turn_with_kill(claude, session.id, waits)
+        interrupted = await claude.crib.sessions.get(session.id)
+        (records,) = (await claude.records(session.id)).values()
+        resumed = await claude.send(session.id, after)
+        back = await claude.crib.sessions.get(session.id)
 
     (error,) = turn.of("error")
     assert error["code"] == "runner.died"
@@ -45,16 +45,16 @@ async def test_killed_in_a_turn_the_session_is_interrupted_and_the_next_message_
     assert [record["phase"] for record in records] == ["intent", "outcome"]
     assert records[-1]["abandoned"] is True
     assert (resumed.reason, back.state, back.runtime) == ("completed", "idle", interrupted.runtime)
-    assert "pong" in resumed.calls[0].text, "tools are there again"
-    assert "teal" in str(workshop.model.bodies[-1]["messages"]), "it remembers what was said before"
+    assert "pong" in resumed.calls[0].text, "the tools are available again"
+    assert "teal" in str(claude.model.bodies[-1]["messages"]), "the history is available again"
 
 
-async def test_killed_while_idle_the_next_message_is_answered_by_another_process(workshop: Workshop) -> None:
-    prompt = workshop.script("s", do(use("mcp__toolcrib__ping")), say("Done."))
-    async with workshop.crib.session(mode="acceptEdits") as session:
-        await workshop.say(session.id, prompt)
+async def test_session_killed_while_idle_answers_with_a_new_process(claude: ClaudeCrib) -> None:
+    prompt = claude.script("s", do(tool_block("mcp__toolcrib__ping")), say("Done."))
+    async with claude.crib.session(mode="acceptEdits") as session:
+        await claude.send(session.id, prompt)
         kill_claude()
-        turn = await workshop.say(session.id, prompt)
+        turn = await claude.send(session.id, prompt)
     assert turn.reason == "completed"
     assert turn.of("error") == []
     assert [data["queued"] for data in turn.of("user_message")] == [False]

@@ -1,4 +1,4 @@
-"""`toolcrib serve` is killed under a session: it is found interrupted, nothing is left running, and it goes on."""
+"""`toolcrib serve` killed under a session: the session is interrupted, no process is left, and it resumes."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ import psutil
 import pytest
 from anyio.abc import Process
 
-from integration.agents.sessions.whole.workshop import BOUND, MODEL, Turn, use
+from integration.agents.sessions.whole.claude_crib import MODEL, TIMEOUT, Turn, tool_block
 from lab import eventually
 from toolcrib.base.home import Home, owner_token, prepare_home, read_run
 from toolcrib.base.settings import Environment
@@ -42,30 +42,30 @@ async def wait() -> str:
 '''
 
 
-class House:
-    """A home, and the processes of `toolcrib serve` on it one after the other."""
+class CribHome:
+    """A home on which processes of `toolcrib serve` run one after the other."""
 
     def __init__(self, folder: Path, environment: Environment) -> None:
         self.home: Home = prepare_home(folder / "home")
         self.project = folder / "project"
         self.project.mkdir()
         self.trace = folder / "trace"
-        self.talk = folder / "talk"
+        self.log = folder / "log"
         (self.home.tools / "lab.py").write_text(TOOLS.format(trace=str(self.trace)), encoding="utf-8")
         self._environment = environment
 
     @asynccontextmanager
     async def crib(self) -> AsyncGenerator[tuple[Process, ApiClient]]:
-        """One of them, and its owner; it is killed at the end, if it is still there."""
+        """Run a process with its owner's client; kill it afterwards if it still runs."""
         command = [sys.executable, "-m", "toolcrib", "serve", "--home", str(self.home.root), "--port", "0", "--no-open"]
-        with self.talk.open("wb") as talk:
+        with self.log.open("wb") as log:
             process = await anyio.open_process(
-                command, env=dict(self._environment), stdin=DEVNULL, stdout=DEVNULL, stderr=talk
+                command, env=dict(self._environment), stdin=DEVNULL, stdout=DEVNULL, stderr=log
             )
         try:
-            with anyio.fail_after(BOUND):
+            with anyio.fail_after(TIMEOUT):
                 while (info := read_run(self.home)) is None or info.pid != process.pid:
-                    assert process.returncode is None, self.talk.read_text(encoding="utf-8")
+                    assert process.returncode is None, self.log.read_text(encoding="utf-8")
                     await anyio.sleep(0.02)
             async with ApiClient(info.url, owner_token(self.home), source="cli", cwd=str(self.project)) as client:
                 yield process, client
@@ -78,7 +78,7 @@ class House:
 
 @dataclass(frozen=True)
 class Stage:
-    """A moment of a turn: the step the model takes, the event that tells of it, and whether the tool has begun."""
+    """A moment of a turn: the model's step, the event that shows it, and whether the tool has started."""
 
     name: str
     event: str
@@ -87,15 +87,15 @@ class Stage:
     is_in_call: bool = False
 
     def is_reached(self, event: SessionEvent) -> bool:
-        """Whether this event tells of it."""
+        """Return whether this event shows the stage."""
         return self.event in (event.kind, event.data.get("state"))
 
 
 STAGES = (
-    Stage("asking", "approval_required", do(use("mcp__lab__wait")), "default"),
+    Stage("asking", "approval_required", do(tool_block("mcp__lab__wait")), "default"),
     Stage("starting", "starting", say("never")),
     Stage("streaming", "text_delta", say("word " * 1000, chunk=5, chunk_delay_ms=20)),
-    Stage("calling", "tool_call_end", do(use("mcp__lab__wait")), is_in_call=True),
+    Stage("calling", "tool_call_end", do(tool_block("mcp__lab__wait")), is_in_call=True),
 )
 
 
@@ -106,9 +106,9 @@ def is_done(event: SessionEvent) -> bool:
 async def follow(
     client: ApiClient, id: str, after: int, until: Callable[[SessionEvent], bool], *, approves: bool = False
 ) -> Turn:
-    """Read a session's events until one fits; where the owner `approves`, what is asked before that."""
+    """Read events until one matches; with `approves`, approve pending calls before that."""
     turn = Turn()
-    with anyio.fail_after(BOUND):
+    with anyio.fail_after(TIMEOUT):
         async for event in client.sessions.events(id, after):
             turn.append(event)
             if until(event):
@@ -118,9 +118,9 @@ async def follow(
     return turn
 
 
-async def killed_at(stage: Stage, house: House) -> JsonObject:
-    """A session whose crib was killed at this stage; none of its processes is left."""
-    async with house.crib() as (process, client):
+async def session_killed_at(stage: Stage, crib_home: CribHome) -> JsonObject:
+    """Return a session whose crib was killed at this stage; check that no process is left."""
+    async with crib_home.crib() as (process, client):
         session = await client.sessions.create({"model": MODEL, "mode": stage.mode})
         if stage.name != "starting":
             sent = await client.sessions.send(session["id"], prompt("before"))
@@ -128,7 +128,7 @@ async def killed_at(stage: Stage, house: House) -> JsonObject:
         sent = await client.sessions.send(session["id"], prompt("s"))
         await follow(client, session["id"], sent["seq"], stage.is_reached)
         if stage.is_in_call:
-            await eventually(house.trace.exists, BOUND)
+            await eventually(crib_home.trace.exists, TIMEOUT)
         started = psutil.Process(process.pid).children(recursive=True)
         process.kill()
         await process.wait()
@@ -139,19 +139,19 @@ async def killed_at(stage: Stage, house: House) -> JsonObject:
 
 
 @pytest.mark.parametrize("stage", STAGES if ALL else STAGES[:1], ids=lambda stage: stage.name)
-async def test_a_session_whose_crib_was_killed_is_interrupted_and_goes_on_with_its_tools(
+async def test_session_of_a_killed_crib_is_interrupted_and_resumes(
     no_leaked_children: None,
     claude_environment: Environment,
     scripted_model: ScriptedModel,
     tmp_path: Path,
     stage: Stage,
 ) -> None:
-    house = House(tmp_path, claude_environment)
+    crib_home = CribHome(tmp_path, claude_environment)
     scripted_model.scripts["before"] = [say("My favourite colour is teal.")]
     scripted_model.scripts["s"] = [stage.step]
-    scripted_model.scripts["after"] = [do(use("mcp__toolcrib__ping")), say("I am back.")]
-    session = await killed_at(stage, house)
-    async with house.crib() as (_, client):
+    scripted_model.scripts["after"] = [do(tool_block("mcp__toolcrib__ping")), say("I am back.")]
+    session = await session_killed_at(stage, crib_home)
+    async with crib_home.crib() as (_, client):
         (found,) = await client.sessions.list()
         assert (found["id"], found["state"]) == (session["id"], "interrupted")
         before = await follow(client, session["id"], 0, lambda event: event.seq == found["lastSeq"])
@@ -168,7 +168,7 @@ async def test_a_session_whose_crib_was_killed_is_interrupted_and_goes_on_with_i
         assert [call.name for call in turn.calls] == ["mcp__toolcrib__ping"]
         assert "pong" in turn.calls[0].text
         whole = [event.seq for event in (*before, *turn)]
-        assert whole == list(range(1, len(whole) + 1)), "its record has no gap"
+        assert whole == list(range(1, len(whole) + 1)), "the events have a gap"
         assert (await client.verify_audit())["ok"] is True
         await client.sessions.delete(session["id"])
     assert "teal" in str(scripted_model.bodies[-1]["messages"]) or stage.name == "starting"

@@ -1,10 +1,10 @@
-"""The real Claude Code in search mode and in code mode: few tools, and every call goes through the gate."""
+"""The real Claude Code in search and code mode: few listed tools, and every call passes the gate."""
 
 from pathlib import Path
 
 import pytest
 
-from integration.agents.sessions.whole.workshop import agrees, open_workshop, use
+from integration.agents.sessions.whole.claude_crib import approve_all, open_claude_crib, tool_block
 from long_tests import takes_long
 from toolcrib.agents.zoo.input import AgentInput
 from toolcrib.base.settings import Environment
@@ -33,16 +33,16 @@ async def test_claude_code_finds_and_calls_tools_after_one_approval(
     name: str,
     arguments: JsonObject,
 ) -> None:
-    async with open_workshop(tmp_path, claude_environment, scripted_model) as workshop:
-        given = {"id": "clerk", "name": "Clerk", "toolPermissions": ["lab/*"], "listing": listing}
-        await workshop.crib.zoo.create(AgentInput.model_validate(given), by="owner")
-        find = use("mcp__toolcrib__find_tools", query="change something")
-        prompt = workshop.script("s", do(find), do(use(f"mcp__toolcrib__{name}", **arguments)), say("Done."))
-        async with workshop.crib.session(agent="clerk", mode="default") as session:
-            turn = await workshop.say(session.id, prompt, agrees)
+    async with open_claude_crib(tmp_path, claude_environment, scripted_model) as claude:
+        fields = {"id": "clerk", "name": "Clerk", "toolPermissions": ["lab/*"], "listing": listing}
+        await claude.crib.zoo.create(AgentInput.model_validate(fields), by="owner")
+        find = tool_block("mcp__toolcrib__find_tools", query="change something")
+        prompt = claude.script("s", do(find), do(tool_block(f"mcp__toolcrib__{name}", **arguments)), say("Done."))
+        async with claude.crib.session(agent="clerk", mode="default") as session:
+            turn = await claude.send(session.id, prompt, approve_all)
     shown = {each for each in scripted_model.requests[0].tools if each.startswith("mcp__")}
     assert shown == {f"mcp__toolcrib__{each}" for each in (*offered, "read_result")}
-    found, made = turn.calls
+    found, called = turn.calls
     assert "lab/change" in found.text
-    assert (made.became, made.is_error) == ("asked", False)
-    assert [each["text"] for each in workshop.lab.noted] == (["a", "b"] if listing == "code" else ["a"])
+    assert (called.outcome, called.is_error) == ("asked", False)
+    assert [each["text"] for each in claude.lab.calls] == (["a", "b"] if listing == "code" else ["a"])

@@ -1,4 +1,4 @@
-"""The table of permissions: what becomes of a call, by mode and tool, and that every call is on record."""
+"""The outcome of each kind of call in each mode, and its audit records."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from integration.agents.sessions.whole.workshop import Workshop, bash, open_workshop, upstream, use
+from integration.agents.sessions.whole.claude_crib import ClaudeCrib, bash_block, open_claude_crib, tool_block, upstream
 from toolcrib.base.settings import Environment
 from toolcrib.model.json import JsonObject, digest
 from toolcrib.model.principals import Mode
@@ -23,7 +23,7 @@ built-in                 asked    ran          ran     denied   ran
 plugin, reads            asked    ran          ran     denied   ran
 plugin, changes          asked    ran          denied  denied   ran
 upstream                 asked    ran          denied  denied   ran
-upstream, says it reads  asked    ran          denied  denied   ran
+upstream, hinted to read asked    ran          denied  denied   ran
 upstream, known to read  asked    ran          ran     denied   ran
 Read inside              ran      ran          ran     denied   ran
 Read outside             asked    asked        asked   denied   ran
@@ -34,42 +34,42 @@ plugin, reads the web    asked    ran          asked   denied   ran
 """
 SERVERS = {
     "legacy": upstream("upstreams.legacy", "plain"),
-    "says": upstream("upstreams.changing_tools", "hinted"),
+    "hinted": upstream("upstreams.changing_tools", "hinted"),
     "known": upstream("upstreams.changing_tools", "hinted", "known"),
 }
 
 
 def expected(mode: Mode) -> dict[str, str]:
-    """The column of a mode, by call."""
+    """Return the column of a mode, by call."""
     head, *rows = (line for line in TABLE.splitlines() if line)
     column = head.split().index(mode)
     return {row[:25].strip(): row[25:].split()[column - 1] for row in rows}
 
 
 def calls(project: Path, outside: Path) -> Iterator[tuple[str, JsonObject]]:
-    """The calls of the table."""
-    yield "built-in", use("mcp__toolcrib__ping")
-    yield "plugin, reads", use("mcp__lab__look")
-    yield "plugin, changes", use("mcp__lab__change", text="a")
-    yield "upstream", use("mcp__legacy__echo", text="a")
-    yield "upstream, says it reads", use("mcp__says__tool", text="a")
-    yield "upstream, known to read", use("mcp__known__tool", text="a")
-    yield "Read inside", use("Read", file_path=str(project / "notes"))
-    yield "Read outside", use("Read", file_path=str(outside / "notes"))
-    yield "Write inside", use("Write", file_path=str(project / "written"), content="a")
-    yield "Write outside", use("Write", file_path=str(outside / "written"), content="a")
-    yield "Bash", bash(f"touch {outside / 'touched'}")
-    yield "plugin, reads the web", use("mcp__lab__browse")
+    """Yield the calls of the table."""
+    yield "built-in", tool_block("mcp__toolcrib__ping")
+    yield "plugin, reads", tool_block("mcp__lab__look")
+    yield "plugin, changes", tool_block("mcp__lab__change", text="a")
+    yield "upstream", tool_block("mcp__legacy__echo", text="a")
+    yield "upstream, hinted to read", tool_block("mcp__hinted__tool", text="a")
+    yield "upstream, known to read", tool_block("mcp__known__tool", text="a")
+    yield "Read inside", tool_block("Read", file_path=str(project / "notes"))
+    yield "Read outside", tool_block("Read", file_path=str(outside / "notes"))
+    yield "Write inside", tool_block("Write", file_path=str(project / "written"), content="a")
+    yield "Write outside", tool_block("Write", file_path=str(outside / "written"), content="a")
+    yield "Bash", bash_block(f"touch {outside / 'touched'}")
+    yield "plugin, reads the web", tool_block("mcp__lab__browse")
 
 
-async def vouch(workshop: Workshop, ref: ToolRef) -> None:
-    """The owner has looked at a definition, and accepts it."""
-    crib = workshop.crib
+async def accept_definition(claude: ClaudeCrib, ref: ToolRef) -> None:
+    """Accept the definition of a tool as the owner."""
+    crib = claude.crib
     await crib.intake.accept(None, ref, digest(crib.catalog.snapshot.tools[ref].definition), crib.owner("cli"))
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_mode_says_what_becomes_of_a_call_and_all_calls_are_on_record(
+async def test_each_mode_has_the_documented_outcomes_and_records(
     no_leaked_children: None,
     claude_environment: Environment,
     scripted_model: ScriptedModel,
@@ -78,33 +78,33 @@ async def test_a_mode_says_what_becomes_of_a_call_and_all_calls_are_on_record(
 ) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    async with open_workshop(tmp_path, claude_environment, scripted_model, SERVERS) as workshop:
-        for folder in (workshop.project, outside):
+    async with open_claude_crib(tmp_path, claude_environment, scripted_model, SERVERS) as claude:
+        for folder in (claude.project, outside):
             (folder / "notes").write_text("some notes", encoding="utf-8")
-        await vouch(workshop, ToolRef("known", "tool"))
-        table = dict(calls(workshop.project, outside))
-        prompt = workshop.script("all", *(do(call) for call in table.values()), say("Done."))
-        async with workshop.crib.session(mode=mode) as session:
-            turn = await workshop.say(session.id, prompt)
-        records = await workshop.records(session.id)
+        await accept_definition(claude, ToolRef("known", "tool"))
+        table = dict(calls(claude.project, outside))
+        prompt = claude.script("all", *(do(call) for call in table.values()), say("Done."))
+        async with claude.crib.session(mode=mode) as session:
+            turn = await claude.send(session.id, prompt)
+        records = await claude.records(session.id)
 
-    became = dict(zip(table, (call.became for call in turn.calls), strict=True))
-    assert became == expected(mode)
+    outcomes = dict(zip(table, (call.outcome for call in turn.calls), strict=True))
+    assert outcomes == expected(mode)
     assert turn.reason == "completed"
     for name, call in zip(table, turn.calls, strict=True):
-        assert call.is_error == (became[name] == "denied"), f"{name}: {call.text}"
-    has_run = {name for name, what in became.items() if what != "denied"}
+        assert call.is_error == (outcomes[name] == "denied"), f"{name}: {call.text}"
+    has_run = {name for name, outcome in outcomes.items() if outcome != "denied"}
     assert {
-        "plugin, reads": {"tool": "look"} in workshop.lab.noted,
-        "plugin, changes": {"text": "a", "times": 1} in workshop.lab.noted,
-        "Write inside": (workshop.project / "written").exists(),
+        "plugin, reads": {"tool": "look"} in claude.lab.calls,
+        "plugin, changes": {"text": "a", "times": 1} in claude.lab.calls,
+        "Write inside": (claude.project / "written").exists(),
         "Write outside": (outside / "written").exists(),
         "Bash": (outside / "touched").exists(),
     } == {
         name: name in has_run for name in ("plugin, reads", "plugin, changes", "Write inside", "Write outside", "Bash")
     }
 
-    assert len(records) == len(workshop.made()) == len(table), "the gate was asked for every call the model made"
+    assert len(records) == len(claude.model_call_ids()) == len(table), "a call of the model did not reach the gate"
     phases = [[record["phase"] for record in call] for call in records.values()]
     assert phases == [["intent", "outcome"] if name in has_run else ["outcome"] for name in table]
-    assert ["approvalId" in call[0] for call in records.values()] == [became[name] == "asked" for name in table]
+    assert ["approvalId" in call[0] for call in records.values()] == [outcomes[name] == "asked" for name in table]

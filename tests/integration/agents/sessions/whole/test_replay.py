@@ -1,4 +1,4 @@
-"""A session of the real Claude Code, recorded in one home and replayed in another, without key, network and effects."""
+"""A recorded session of the real Claude Code, replayed in another home without key, network and side effects."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from integration.agents.sessions.whole.workshop import Workshop, use
+from integration.agents.sessions.whole.claude_crib import ClaudeCrib, tool_block
 from long_tests import takes_long
 from toolcrib import Crib, Settings
 from toolcrib.agents.sessions.recording.as_test import module_source
@@ -22,49 +22,49 @@ from toolcrib.testing.runner_rig import do, say
 pytestmark = [pytest.mark.anyio, takes_long]
 
 
-async def record(workshop: Workshop) -> bytes:
-    """A recorded session: a tool of the crib, one of Claude Code itself, and a second prompt."""
-    first = workshop.script(
+async def record(claude: ClaudeCrib) -> bytes:
+    """Return the recording of two prompts with a tool of the crib and one of Claude Code."""
+    first = claude.script(
         "first",
-        do(use("mcp__lab__change", text="hat"), use("Bash", command="touch made-by-bash")),
-        say("It says: {{last_tool_result}}"),
+        do(tool_block("mcp__lab__change", text="hat"), tool_block("Bash", command="touch made-by-bash")),
+        say("Result: {{last_tool_result}}"),
     )
-    second = workshop.script("second", say("Good bye."))
-    async with workshop.crib.session(mode="acceptEdits") as session:
-        workshop.crib.recordings.start(session.id)
+    second = claude.script("second", say("Good bye."))
+    async with claude.crib.session(mode="acceptEdits") as session:
+        claude.crib.recordings.start(session.id)
         for prompt in (first, second):
-            turn = await workshop.say(session.id, prompt)
+            turn = await claude.send(session.id, prompt)
             assert turn.reason == "completed", turn
-    return await workshop.crib.replays.export(session.id)
+    return await claude.crib.replays.export(session.id)
 
 
 def plain(events: list[JsonObject]) -> list[JsonObject]:
-    """Events without what depends on the time or the session."""
+    """Return events without the fields that depend on time and session."""
     return [{key: value for key, value in event.items() if key not in ("at", "sessionId")} for event in events]
 
 
 def other_crib(folder: Path) -> Crib:
-    """A crib in a home of its own, whose Claude Code has no key and no model."""
+    """Return a crib in a home of its own, whose Claude Code has no key and no model."""
     for name in ("user", "project"):
         (folder / name).mkdir(parents=True)
     environment = Environment({**bare_environment(folder / "user"), "IS_SANDBOX": "1"})
     return Crib(Settings(home=folder / "home", default_cwd=folder / "project"), environment=environment, on_time=False)
 
 
-async def test_sub_agents_are_replayed_with_their_calls(workshop: Workshop, tmp_path: Path) -> None:
-    below = workshop.script(
+async def test_sub_agents_are_replayed_with_their_calls(claude: ClaudeCrib, tmp_path: Path) -> None:
+    below = claude.script(
         "below",
-        do(use("mcp__lab__change", text="hat"), use("Bash", command="touch made-by-bash")),
+        do(tool_block("mcp__lab__change", text="hat"), tool_block("Bash", command="touch made-by-bash")),
         say("Below is done."),
     )
     task: JsonObject = {"description": "d", "prompt": below, "subagent_type": "general-purpose"}
-    above = workshop.script("above", do(use("Agent", **task)), say("Above is done."))
-    async with workshop.crib.session(mode="acceptEdits") as session:
-        workshop.crib.recordings.start(session.id)
-        turn = await workshop.say(session.id, above)
+    above = claude.script("above", do(tool_block("Agent", **task)), say("Above is done."))
+    async with claude.crib.session(mode="acceptEdits") as session:
+        claude.crib.recordings.start(session.id)
+        turn = await claude.send(session.id, above)
         assert turn.reason == "completed", turn
-    recording = await workshop.crib.replays.export(session.id)
-    asked, noted = len(workshop.model.requests), len(workshop.lab.noted)
+    recording = await claude.crib.replays.export(session.id)
+    requests_before, calls_before = len(claude.model.requests), len(claude.lab.calls)
     async with other_crib(tmp_path / "other") as crib:
         request = ReplayRequest(cwd=str(tmp_path / "other" / "project"))
         outcomes = [await crib.replays.replay(recording, request) for _ in range(2)]
@@ -75,15 +75,13 @@ async def test_sub_agents_are_replayed_with_their_calls(workshop: Workshop, tmp_
     assert plain(events[0]) == plain(events[1])
     inner = [event for event in events[0] if event.get("parentToolCallId")]
     assert {event["kind"] for event in inner} >= {"tool_call_start", "tool_result"}
-    assert (len(workshop.model.requests), len(workshop.lab.noted)) == (asked, noted)
+    assert (len(claude.model.requests), len(claude.lab.calls)) == (requests_before, calls_before)
     assert not (tmp_path / "other" / "project" / "made-by-bash").exists()
 
 
-async def test_session_recorded_on_another_home_is_replayed_equally_and_without_effects(
-    workshop: Workshop, tmp_path: Path
-) -> None:
-    recording = await record(workshop)
-    asked, noted = len(workshop.model.requests), len(workshop.lab.noted)
+async def test_session_recorded_in_another_home_is_replayed_without_effects(claude: ClaudeCrib, tmp_path: Path) -> None:
+    recording = await record(claude)
+    requests_before, calls_before = len(claude.model.requests), len(claude.lab.calls)
     other = tmp_path / "other"
     async with other_crib(other) as crib:
         request = ReplayRequest(cwd=str(other / "project"))
@@ -95,7 +93,7 @@ async def test_session_recorded_on_another_home_is_replayed_equally_and_without_
     assert one.failure is None, one.failure
     assert one.comparison is not None
     assert one.comparison.differences == 0, one.comparison.to_json()
-    assert (len(workshop.model.requests), len(workshop.lab.noted)) == (asked, noted)
+    assert (len(claude.model.requests), len(claude.lab.calls)) == (requests_before, calls_before)
     assert not (other / "project" / "made-by-bash").exists()
     assert plain(events[0]) == plain(events[1])
     assert missed.failure is not None
@@ -103,19 +101,17 @@ async def test_session_recorded_on_another_home_is_replayed_equally_and_without_
     assert "But why?" in missed.failure["message"]
 
 
-async def test_another_prompt_after_a_replay_is_answered_live_by_the_resumed_conversation(
-    workshop: Workshop, tmp_path: Path
-) -> None:
-    recording = await record(workshop)
-    third = workshop.script("third", do(use("mcp__lab__change", text="cap")), say("Changed once more."))
-    outcome = await workshop.crib.replays.replay(recording, ReplayRequest(prompt=third))
+async def test_prompt_after_a_replay_is_answered_live(claude: ClaudeCrib, tmp_path: Path) -> None:
+    recording = await record(claude)
+    third = claude.script("third", do(tool_block("mcp__lab__change", text="cap")), say("Changed once more."))
+    outcome = await claude.crib.replays.replay(recording, ReplayRequest(prompt=third))
     assert outcome.run.texts[-1] == "Changed once more."
-    assert workshop.lab.noted[-1] == {"text": "cap", "times": 1}
-    assert "Good bye." in str(workshop.model.bodies[-1]["messages"]), "it remembers what was replayed"
+    assert claude.lab.calls[-1] == {"text": "cap", "times": 1}
+    assert "Good bye." in str(claude.model.bodies[-1]["messages"]), "the replayed history is available"
 
 
-async def test_exported_test_passes_by_itself(workshop: Workshop, tmp_path: Path) -> None:
-    recording = await record(workshop)
+async def test_exported_test_passes_by_itself(claude: ClaudeCrib, tmp_path: Path) -> None:
+    recording = await record(claude)
     (tmp_path / "test_it.jsonl").write_bytes(recording)
     (tmp_path / "test_it.py").write_text(module_source(load_recording(recording)), encoding="utf-8")
     path = os.pathsep.join(sys.path)

@@ -1,4 +1,4 @@
-"""A zoo on a real database, and what it published."""
+"""A zoo on a real database, with the events that it published."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -17,12 +17,12 @@ from toolcrib.store.engine import Store, open_store
 
 
 @dataclass
-class Keeper:
-    """A zoo with the words of tests."""
+class ZooHarness:
+    """A zoo with shorthands for tests."""
 
     store: Store
     events: list[tuple[HostEventKind, JsonObject]] = field(default_factory=list[tuple[HostEventKind, JsonObject]])
-    heard: anyio.Event = field(default_factory=anyio.Event)
+    published: anyio.Event = field(default_factory=anyio.Event)
     renewed: int = 0
     zoo: Zoo = field(init=False)
 
@@ -31,20 +31,20 @@ class Keeper:
 
     def _publish(self, kind: HostEventKind, data: JsonObject) -> None:
         self.events.append((kind, data))
-        self.heard.set()
+        self.published.set()
 
     def _renew(self) -> None:
         self.renewed += 1
 
-    def told(self) -> list[tuple[str, str]]:
-        """What was published since the last time: agent and change."""
-        told = [(data["agentId"], data["change"]) for kind, data in self.events if kind == "agent_changed"]
-        assert len(told) == len(self.events)
+    def take_changes(self) -> list[tuple[str, str]]:
+        """Return the agents and changes published since the last call."""
+        take_changes = [(data["agentId"], data["change"]) for kind, data in self.events if kind == "agent_changed"]
+        assert len(take_changes) == len(self.events)
         self.events.clear()
-        return told
+        return take_changes
 
     async def create(self, **fields: Any) -> StoredAgent:
-        """Make an agent."""
+        """Create an agent."""
         return await self.zoo.create(parse(AgentInput, fields), by="test")
 
     async def update(self, agent_id: str, version: int | None = None, **fields: Any) -> StoredAgent:
@@ -52,23 +52,23 @@ class Keeper:
         return await self.zoo.update(agent_id, parse(AgentChanges, fields), version=version, by="test")
 
     async def switch(self, agent_id: str, skill: str, enabled: bool) -> StoredAgent:
-        """Switch a skill."""
+        """Enable or disable a skill."""
         return await self.zoo.change_skill(agent_id, skill, parse(SkillChanges, {"enabled": enabled}), by="test")
 
     async def remember(self, agent_id: str, content: str, **fields: Any) -> str:
-        """Add an entry; gives its id."""
-        given = parse(EntryInput, {"type": "note", "content": content, **fields})
-        return (await self.zoo.brain.add(agent_id, given, source="manual")).id
+        """Add a brain entry and return its id."""
+        entry = parse(EntryInput, {"type": "note", "content": content, **fields})
+        return (await self.zoo.brain.add(agent_id, entry, source="manual")).id
 
     async def amend(self, agent_id: str, entry_id: str, **fields: Any) -> JsonObject:
-        """Change an entry; gives it whole."""
+        """Change a brain entry and return all its fields."""
         return (await self.zoo.brain.change(agent_id, entry_id, parse(EntryChanges, fields))).to_json()
 
 
 @asynccontextmanager
-async def keeping(database: str) -> AsyncGenerator[Keeper]:
-    """A zoo on this database while the block runs."""
+async def open_zoo_harness(database: str) -> AsyncGenerator[ZooHarness]:
+    """Open a zoo on this database."""
     async with open_store(database) as store:
-        keeper = Keeper(store)
-        await keeper.zoo.open()
-        yield keeper
+        harness = ZooHarness(store)
+        await harness.zoo.open()
+        yield harness

@@ -1,4 +1,4 @@
-"""Turns of sessions in tests: everything that happens until an answer is there, with a person who answers at once."""
+"""Turns of sessions in tests; approvals are answered at once."""
 
 from typing import Literal
 
@@ -14,14 +14,14 @@ TIMEOUT = 60.0
 
 
 async def create(crib: Crib, mode: Mode = "default", runner: str = "scripted", **more: str) -> str:
-    """A session of the small agent; gives its id."""
+    """Create a session of the scripted agent and return its id."""
     return (await crib.sessions.create(NewSession("api", mode=mode, runner=runner, **more))).id  # pyright: ignore[reportArgumentType]
 
 
 async def turn(
     crib: Crib, session: str, script: str, decision: Literal["approve", "deny"] = "approve", reason: str | None = None
 ) -> list[SessionEvent]:
-    """The events of one turn; whatever a person is asked is answered in this way."""
+    """Return the events of one turn; answer every approval with this decision."""
     log = await crib.sessions.events(session)
     sent = await crib.sessions.send(session, f"Go on. [[script:{script}]]")
     events: list[SessionEvent] = []
@@ -38,16 +38,16 @@ async def turn(
 
 
 def kinds(events: list[SessionEvent]) -> list[str]:
-    """What happened, without states and pieces."""
+    """Return the kinds of the events, without states and deltas."""
     return [event.kind for event in events if event.kind not in ("session_status", "text_delta")]
 
 
 def only(events: list[SessionEvent], kind: str) -> JsonObject:
-    """The data of the one event of this kind."""
+    """Return the data of the only event of this kind."""
     (found,) = [event.data for event in events if event.kind == kind]
     return found
 
 
 def text(events: list[SessionEvent]) -> str:
-    """What the agent said last."""
+    """Return the last text of the agent."""
     return [str(event.data["text"]) for event in events if event.kind == "text_message"][-1]

@@ -1,4 +1,4 @@
-"""A GitHub for tests: the routes that are used, with their status codes, pages and limits; and hosts that misbehave."""
+"""A fake GitHub for tests: the used routes with status codes, pages and limits; and faulty hosts."""
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -23,8 +23,8 @@ PREFIX = "/api/v3"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One request as it came."""
+class RecordedRequest:
+    """A recorded request."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ class Asked:
 
 
 def issue(number: int, **more: Any) -> JsonObject:
-    """An issue as GitHub writes it."""
+    """Return an issue in GitHub's format."""
     return {
         "number": number, "title": f"Issue {number}", "state": "open", "user": {"login": "ada"}, "labels": [],
         "comments": 2, "created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-02T00:00:00Z",
@@ -43,12 +43,12 @@ def issue(number: int, **more: Any) -> JsonObject:
 
 
 def pull(number: int, **more: Any) -> JsonObject:
-    """A pull request as GitHub writes it."""
+    """Return a pull request in GitHub's format."""
     return issue(number, draft=False, head={"ref": "fix", "label": "acme:fix"}, base={"ref": "trunk"}) | more
 
 
 def repository(full_name: str, **more: Any) -> JsonObject:
-    """A repository as GitHub writes it."""
+    """Return a repository in GitHub's format."""
     return {
         "full_name": full_name, "description": "An app.", "html_url": f"https://hub.example/{full_name}",
         "default_branch": "trunk", "language": "Python", "license": {"spdx_id": "MIT"}, "topics": ["tools"],
@@ -58,8 +58,8 @@ def repository(full_name: str, **more: Any) -> JsonObject:
 
 
 @dataclass
-class Hub:
-    """What there is: one repository `acme/app`, one that was archived, one that was moved; and what was asked."""
+class FakeGitHub:
+    """A GitHub with the repository `acme/app`, an archived and a moved one; it records every request."""
 
     port: int = 0
     remaining: int = 4_999
@@ -68,20 +68,20 @@ class Hub:
     pulls: list[JsonObject] = field(default_factory=list[JsonObject])
     diff: str = "diff --git a/x b/x\n+more\n"
     may_label: bool = True
-    asked: list[Asked] = field(default_factory=list[Asked])
+    requests: list[RecordedRequest] = field(default_factory=list[RecordedRequest])
 
     @property
     def url(self) -> str:
-        """The base address of its API."""
+        """The base URL of the API."""
         return f"http://127.0.0.1:{self.port}{PREFIX}"
 
     @property
-    def writes(self) -> list[Asked]:
-        """The requests that were meant to change something."""
-        return [each for each in self.asked if each.method != "GET"]
+    def writes(self) -> list[RecordedRequest]:
+        """The requests that would change something."""
+        return [each for each in self.requests if each.method != "GET"]
 
     def app(self) -> Starlette:
-        """The application."""
+        """Return the application."""
         repo = PREFIX + "/repos/{owner}/{name}"
         one = "/{number:int}"
         routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
@@ -100,14 +100,18 @@ class Hub:
             ("POST", f"{repo}/issues{one}/comments", self._comment),
             ("POST", f"{repo}/issues{one}/labels", self._label),
         ]
-        return Starlette(routes=[Route(path, self._guarded(do), methods=[verb]) for verb, path, do in routes])
+        return Starlette(
+            routes=[Route(path, self._recorded(handler), methods=[verb]) for verb, path, handler in routes]
+        )
 
-    def _guarded(self, do: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    def _recorded(self, handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             body: Any = await request.json() if await request.body() else None
             token = request.headers.get("authorization")
-            self.asked.append(Asked(request.method, request.url.path, dict(request.query_params), token, body))
-            response = await self._judged(request, token, do)
+            self.requests.append(
+                RecordedRequest(request.method, request.url.path, dict(request.query_params), token, body)
+            )
+            response = await self._respond(request, token, handler)
             reset = int(time.time()) + 120
             response.headers["x-ratelimit-limit"] = "5000"
             response.headers["x-ratelimit-remaining"] = str(self.remaining)
@@ -116,32 +120,32 @@ class Hub:
 
         return answer
 
-    async def _judged(
-        self, request: Request, token: str | None, do: Callable[[Request], Awaitable[Response]]
+    async def _respond(
+        self, request: Request, token: str | None, handler: Callable[[Request], Awaitable[Response]]
     ) -> Response:
         if token != f"Bearer {TOKEN}":
-            return refusal(401, "Bad credentials")
+            return error_response(401, "Bad credentials")
         if self.retry_after is not None:
             return JSONResponse(
                 {"message": "You have exceeded a secondary rate limit."}, 429, {"retry-after": self.retry_after}
             )
         if self.remaining == 0:
-            return refusal(403, "API rate limit exceeded for user ID 1.")
+            return error_response(403, "API rate limit exceeded for user ID 1.")
         name = "/".join(filter(None, (request.path_params.get("owner"), request.path_params.get("name"))))
         if name == "acme/moved":
             return RedirectResponse(f"{PREFIX}/repositories/7", 301 if request.method == "GET" else 307)
         if name == "acme/old" and request.method != "GET":
-            return refusal(403, "Repository was archived so is read-only.")
+            return error_response(403, "Repository was archived so is read-only.")
         if name not in ("", "acme/app", "acme/old", "other/app"):
-            return refusal(404, "Not Found")
-        return await do(request)
+            return error_response(404, "Not Found")
+        return await handler(request)
 
     async def _star(self, request: Request) -> Response:
         return Response(status_code=204)
 
     async def _follow(self, request: Request) -> Response:
         known = request.path_params["user"] in ("ada", "acme")
-        return Response(status_code=204) if known else refusal(404, "Not Found")
+        return Response(status_code=204) if known else error_response(404, "Not Found")
 
     async def _repository(self, request: Request) -> Response:
         return JSONResponse(repository(f"{request.path_params['owner']}/{request.path_params['name']}"))
@@ -164,21 +168,23 @@ class Hub:
         if body["head"] == "nowhere":
             errors = [{"resource": "PullRequest", "field": "head", "code": "invalid"}]
             return JSONResponse({"message": "Validation Failed", "errors": errors}, 422)
-        made = pull(41, title=body["title"], base={"ref": body["base"]}, body=body["body"])
-        return JSONResponse(made, 201)
+        created = pull(41, title=body["title"], base={"ref": body["base"]}, body=body["body"])
+        return JSONResponse(created, 201)
 
     async def _open_issue(self, request: Request) -> Response:
         body = await request.json()
         if body["title"] == "gone":
-            return refusal(410, "Issues has been disabled in this repository.")
-        made = issue(42, title=body["title"], labels=[{"name": label} for label in body["labels"]], body=body["body"])
-        return JSONResponse(made, 201)
+            return error_response(410, "Issues has been disabled in this repository.")
+        created = issue(
+            42, title=body["title"], labels=[{"name": label} for label in body["labels"]], body=body["body"]
+        )
+        return JSONResponse(created, 201)
 
     async def _diff(self, request: Request) -> Response:
         if request.headers["accept"] != "application/vnd.github.diff":
-            return refusal(415, "Unsupported Media Type")
+            return error_response(415, "Unsupported Media Type")
         if request.path_params["number"] == 406:
-            return refusal(406, "Sorry, the diff exceeded the maximum number of lines (20000)")
+            return error_response(406, "Sorry, the diff exceeded the maximum number of lines (20000)")
         return PlainTextResponse(self.diff)
 
     async def _review(self, request: Request) -> Response:
@@ -195,27 +201,29 @@ class Hub:
 
     async def _label(self, request: Request) -> Response:
         if not self.may_label:
-            return refusal(403, "Must have push access to label.")
+            return error_response(403, "Must have push access to label.")
         return JSONResponse([{"name": label} for label in (await request.json())["labels"]])
 
     def _paged(self, request: Request, rows: list[JsonObject]) -> Response:
         state = request.query_params.get("state", "open")
-        wanted = [row for row in rows if state in ("all", row["state"])]
+        matching = [row for row in rows if state in ("all", row["state"])]
         size, page = int(request.query_params.get("per_page", "30")), int(request.query_params.get("page", "1"))
         following = request.url.include_query_params(page=page + 1)
-        headers = {"link": f'<{following}>; rel="next", <{following}>; rel="last"'} if page * size < len(wanted) else {}
-        return JSONResponse(wanted[(page - 1) * size : page * size], headers=headers)
+        headers = (
+            {"link": f'<{following}>; rel="next", <{following}>; rel="last"'} if page * size < len(matching) else {}
+        )
+        return JSONResponse(matching[(page - 1) * size : page * size], headers=headers)
 
 
-def refusal(status: int, message: str) -> Response:
-    """An answer that is no success, as GitHub writes it."""
+def error_response(status: int, message: str) -> Response:
+    """Return an error response in GitHub's format."""
     return JSONResponse({"message": message, "documentation_url": "https://docs.github.com/rest"}, status)
 
 
 @asynccontextmanager
-async def open_hub() -> AsyncGenerator[Hub]:
-    """A running hub."""
-    hub = Hub()
+async def open_fake_github() -> AsyncGenerator[FakeGitHub]:
+    """Run a fake GitHub."""
+    hub = FakeGitHub()
     async with serve_app(hub.app()) as port:
         hub.port = port
         yield hub
@@ -223,7 +231,7 @@ async def open_hub() -> AsyncGenerator[Hub]:
 
 @asynccontextmanager
 async def open_host(answer: Callable[[Request], Awaitable[Response]]) -> AsyncGenerator[str]:
-    """A host that answers everything in its own way; gives its base address."""
+    """Run a host with one handler for all requests and yield its base URL."""
     methods = ["GET", "POST", "PUT", "DELETE"]
     async with serve_app(Starlette(routes=[Route("/{path:path}", answer, methods=methods)])) as port:
         yield f"http://127.0.0.1:{port}{PREFIX}"
@@ -231,18 +239,18 @@ async def open_host(answer: Callable[[Request], Awaitable[Response]]) -> AsyncGe
 
 @asynccontextmanager
 async def client(base: str, token: str = TOKEN, **rules: Any) -> AsyncGenerator[GitHub]:
-    """GitHub at this address."""
+    """Open a GitHub client for this URL."""
     async with http_client() as http:
         yield GitHub(Api(http, base, token), **{"label": "toolcrib", "owners": None, **rules})
 
 
 def http_client() -> httpx2.AsyncClient:
-    """The client that a crib gives."""
+    """Return an HTTP client as a crib creates it."""
     return shared_web().client(local_allowed=True)
 
 
 def endless(_: Request) -> StreamingResponse:
-    """A body that is larger than anybody wants."""
+    """Return a body that exceeds every limit."""
 
     async def body() -> AsyncGenerator[bytes]:
         for _ in range(64):

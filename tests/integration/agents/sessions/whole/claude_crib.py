@@ -1,7 +1,6 @@
-"""A whole crib whose agents are the real Claude Code on the scripted model, and a person who answers.
+"""A whole crib whose agents are the real Claude Code on the scripted model.
 
-Not a test itself. Everything is asked of the crib's own surface: what happened is read from the events of a session,
-from the audit, and from what the model was sent.
+Only public surfaces are used: the events of a session, the audit, and the requests to the model.
 """
 
 import json
@@ -27,35 +26,35 @@ from toolcrib.testing.scripted_model.server import ScriptedModel
 
 TESTS = Path(__file__).parents[4]
 MODEL = "claude-sonnet-4-5"
-BOUND = 60.0
-"""Seconds that anything is waited for, on a machine that has other things to do."""
+TIMEOUT = 60.0
+"""Seconds that a test waits for anything, on a busy machine."""
 
 
 @dataclass
 class Lab:
-    """A server of Python tools that note what they were called with; `wait` is under way once `started` is set."""
+    """A server whose tools record their arguments; `wait` runs once `started` is set."""
 
-    noted: list[JsonObject] = field(default_factory=list[JsonObject])
+    calls: list[JsonObject] = field(default_factory=list[JsonObject])
     started: anyio.Event = field(default_factory=anyio.Event)
 
     def server(self) -> ToolServer:
-        """The server `lab`."""
+        """Return the server `lab`."""
 
         @tool(read_only=True)
         async def look() -> str:
-            """Look at something."""
-            self.noted.append({"tool": "look"})
+            """Look at a page."""
+            self.calls.append({"tool": "look"})
             return "looked"
 
         @tool(read_only=True, open_world=True)
         async def browse() -> str:
-            """Look at something far away."""
+            """Look at a page of the web."""
             return "browsed"
 
         @tool
         async def change(text: str, times: int = 1) -> str:
-            """Change something."""
-            self.noted.append({"text": text, "times": times})
+            """Change a text."""
+            self.calls.append({"text": text, "times": times})
             return f"changed {text}"
 
         @tool
@@ -70,7 +69,7 @@ class Lab:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the model in a turn: what was told of it."""
+    """One call of the model in a turn, from its events."""
 
     id: str
     name: str
@@ -81,16 +80,16 @@ class Call:
 
     @property
     def is_error(self) -> bool:
-        """Whether it failed or was refused."""
+        """Return whether it failed or was refused."""
         return self.result["isError"] is True
 
     @property
     def text(self) -> str:
-        """What came of it."""
+        """The content of the result as JSON."""
         return json.dumps(self.result["content"], ensure_ascii=False)
 
     @property
-    def became(self) -> str:
+    def outcome(self) -> str:
         """`asked`, `ran` or `denied`."""
         if self.approval is not None:
             return "asked"
@@ -101,22 +100,22 @@ class Turn(list[SessionEvent]):
     """The events of one prompt and its answer."""
 
     def of(self, *kinds: str) -> list[JsonObject]:
-        """What the events of these kinds say."""
+        """Return the data of the events of these kinds."""
         return [event.data for event in self if event.kind in kinds]
 
     @property
     def text(self) -> str:
-        """All that the model said."""
+        """All text of the model."""
         return "\n".join(str(data["text"]) for data in self.of("text_message"))
 
     @property
     def reason(self) -> Json:
-        """How it ended."""
+        """The reason of the turn's end."""
         return self[-1].data["reason"]
 
     @property
     def calls(self) -> list[Call]:
-        """The calls, in the order in which they began."""
+        """The calls, in the order of their start."""
         ends = {data["toolCallId"]: data["arguments"] for data in self.of("tool_call_end")}
         results = {data["toolCallId"]: data for data in self.of("tool_result")}
         asked = {data["toolCallId"]: data for data in self.of("approval_required")}
@@ -127,39 +126,39 @@ class Turn(list[SessionEvent]):
         ]
 
 
-Person = Callable[[Crib, SessionEvent], Awaitable[None]]
+Answer = Callable[[Crib, SessionEvent], Awaitable[None]]
 
 
-async def agrees(crib: Crib, event: SessionEvent) -> None:
-    """A person who approves whatever is asked."""
+async def approve_all(crib: Crib, event: SessionEvent) -> None:
+    """Approve every pending call."""
     if event.kind == "approval_required":
         await crib.approvals.answer(event.data["approvalId"], "approve", by=crib.owner("cli"))
 
 
-def disagrees(reason: str) -> Person:
-    """A person who refuses whatever is asked, and says why."""
+def deny_all(reason: str) -> Answer:
+    """Return a function that denies every pending call with this reason."""
 
-    async def person(crib: Crib, event: SessionEvent) -> None:
+    async def answer(crib: Crib, event: SessionEvent) -> None:
         if event.kind == "approval_required":
             await crib.approvals.answer(event.data["approvalId"], "deny", by=crib.owner("cli"), reason=reason)
 
-    return person
+    return answer
 
 
-async def read(events: AsyncIterator[SessionEvent], crib: Crib, person: Person = agrees) -> Turn:
-    """Follow a turn to its end; the person answers what is asked meanwhile."""
+async def read(events: AsyncIterator[SessionEvent], crib: Crib, answer: Answer = approve_all) -> Turn:
+    """Read a turn to its end; `answer` responds to its approvals."""
     turn = Turn()
-    with anyio.fail_after(BOUND):
+    with anyio.fail_after(TIMEOUT):
         async for event in events:
             turn.append(event)
-            await person(crib, event)
+            await answer(crib, event)
             if event.kind == "done":
                 break
     return turn
 
 
 @dataclass
-class Workshop:
+class ClaudeCrib:
     """The crib, its model, the directory its agents work in, and the server `lab`."""
 
     crib: Crib
@@ -168,12 +167,12 @@ class Workshop:
     lab: Lab
 
     def script(self, name: str, *steps: JsonObject) -> str:
-        """Let the model take these steps; gives the prompt that it takes them for."""
+        """Set the model's steps and return the prompt for them."""
         self.model.scripts[name] = list(steps)
         return prompt(name)
 
-    async def say(self, id: str, content: str, person: Person = agrees) -> Turn:
-        """Send a prompt to a session, and follow it to its end."""
+    async def send(self, id: str, content: str, answer: Answer = approve_all) -> Turn:
+        """Send a prompt to a session and return its turn."""
         sent = await self.crib.sessions.send(id, content)
         log = await self.crib.sessions.events(id)
 
@@ -182,33 +181,33 @@ class Workshop:
                 for event in batch:
                     yield event
 
-        return await read(events(), self.crib, person)
+        return await read(events(), self.crib, answer)
 
     async def records(self, session: str) -> dict[str, list[JsonObject]]:
-        """What the audit has of a session, by call, oldest first."""
+        """Return the audit records of a session by call, oldest first."""
         calls: dict[str, list[JsonObject]] = {}
         for record in reversed(await self.crib.audit.find(Filters(session=session, limit=1000))):
             calls.setdefault(record["call"], []).append(record)
         return calls
 
-    def made(self) -> set[str]:
-        """The calls that the model made, as it was reminded of them: all that it waited for the result of."""
+    def model_call_ids(self) -> set[str]:
+        """Return the ids of the calls in the requests to the model, which it waited for."""
         return {block["id"] for block in blocks(self.model.bodies, "tool_use")}
 
-    def heard(self) -> str:
-        """The results of tools that the model was given."""
+    def tool_results(self) -> str:
+        """Return the tool results that the model received, as JSON."""
         results = blocks(self.model.bodies, "tool_result")
         return json.dumps([block.get("content") for block in results], ensure_ascii=False)
 
-    async def know(self, *servers: str) -> None:
-        """Wait until what these servers offer is known."""
-        with anyio.fail_after(BOUND):
+    async def wait_until_ready(self, *servers: str) -> None:
+        """Wait until these servers have listed their tools."""
+        with anyio.fail_after(TIMEOUT):
             for server in servers:
                 await self.crib.ready(self.crib.owner("api"), server)
 
 
 def blocks(bodies: Iterable[JsonObject], kind: str) -> list[JsonObject]:
-    """The blocks of a kind in requests to the model."""
+    """Return the blocks of a type in requests to the model."""
     return [
         block
         for body in bodies
@@ -219,24 +218,24 @@ def blocks(bodies: Iterable[JsonObject], kind: str) -> list[JsonObject]:
     ]
 
 
-def use(name: str, **arguments: Json) -> JsonObject:
-    """A block that calls a tool."""
+def tool_block(name: str, **arguments: Json) -> JsonObject:
+    """Return a block that calls a tool."""
     return {"tool": name, "input": arguments}
 
 
-def bash(command: str) -> JsonObject:
-    """A block that runs a command."""
-    return use("Bash", command=command, description="d")
+def bash_block(command: str) -> JsonObject:
+    """Return a block that runs a command."""
+    return tool_block("Bash", command=command, description="d")
 
 
 def kill_claude() -> None:
-    """Kill the one process of Claude Code there is."""
+    """Kill the process of Claude Code."""
     (pid,) = (pid for pid, name in descendants().items() if name == "claude")
     os.kill(pid, signal.SIGKILL)
 
 
 def upstream(*words: str) -> JsonObject:
-    """One of the small servers, as it stands in a file."""
+    """Return the definition of a test server, as in `mcp.json`."""
     return {
         "command": sys.executable,
         "args": ["-S", "-m", *words],
@@ -245,24 +244,24 @@ def upstream(*words: str) -> JsonObject:
 
 
 @asynccontextmanager
-async def open_workshop(
+async def open_claude_crib(
     folder: Path,
     environment: Environment,
     model: ScriptedModel,
     servers: Mapping[str, JsonObject] | None = None,
     more: Collection[ToolServer] = (),
-    most: int = 8,
-) -> AsyncGenerator[Workshop]:
-    """A crib in this folder with the lab, these upstream servers, and `more`."""
+    max_sessions: int = 8,
+) -> AsyncGenerator[ClaudeCrib]:
+    """Open a crib in this folder with the lab, these upstream servers, and `more`."""
     home, project = prepare_home(folder / "home"), folder / "project"
     project.mkdir(exist_ok=True)
     if servers:
         (home.root / "mcp.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
-    settings = Settings(home=home.root, port=0, default_cwd=project, max_sessions=most)
+    settings = Settings(home=home.root, port=0, default_cwd=project, max_sessions=max_sessions)
     async with Crib(settings, environment=environment) as crib:
         lab = Lab()
         for server in (lab.server(), *more):
             crib.register(server)
-        workshop = Workshop(crib, model, project, lab)
-        await workshop.know(*(servers or ()))
-        yield workshop
+        claude = ClaudeCrib(crib, model, project, lab)
+        await claude.wait_until_ready(*(servers or ()))
+        yield claude
