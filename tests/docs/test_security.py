@@ -83,6 +83,23 @@ SHOWN = {
     "a bounded part of each turn": "test_message_flood_takes_bounded_work_per_loop_turn",
     "`toolcrib stop-all` ends every session": "test_sessions_schedules_and_questions_end_and_none_begins",
     "All descendants of a server's": "test_descendants_in_their_own_session_end_with_their_server",
+    "Trust covers exactly one definition": "test_consent_covers_exactly_one_definition_of_one_project",
+    "The prompt lists every variable": "test_trust_question_is_complete_and_keeps_each_value_on_its_line",
+    "need a second confirmation": "test_plain_consent_does_not_cover_what_is_grave",
+    "A server that is added or changed later": "test_entry_added_later_to_a_trusted_file_is_untrusted",
+    "no change of a definition makes one looser": "test_loosened_sandbox_applies_only_to_the_reviewed_definition",
+    "gets the socket only for [containers that fit": ("test_only_containers_that_fit_the_sandbox_open_local_sockets"),
+    "Work tasks run git without": "test_nothing_that_a_repository_configures_is_run",
+    "not in stricter modes": "test_remembered_answer_counts_only_for_the_same_principal_and_mode",
+    "only after you expanded every collapsed part": "test_long_argument_has_to_be_opened_before_it_is_approved",
+    "`path` conditions resolve links and spellings": "test_links_are_resolved_unless_the_result_is_ambiguous",
+    "An app over stdio acts as its own token": "test_stdio_connection_has_its_level_and_ends_with_its_token",
+    "displays or stores for people": "test_no_command_and_no_debug_log_prints_a_secret",
+    "to a file, a webhook or a git tag": "test_anchors_are_written_to_a_file_or_tags_and_read_back",
+    "suspends named tokens": "test_named_tokens_are_suspended_and_their_open_calls_cut",
+    "binds at the next call on every node": (
+        "test_stop_all_binds_at_the_next_call_on_every_node_until_any_of_them_resumes"
+    ),
 }
 """Claims of the page, each with a test that proves it."""
 
