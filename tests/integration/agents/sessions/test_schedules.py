@@ -260,13 +260,13 @@ async def test_no_due_moment_is_lost_while_a_run_begins(crib: Crib, manual_clock
     assert len(due) >= 4
 
 
-async def test_ended_run_does_not_delay_the_next_while_it_is_judged(
+async def test_ended_run_does_not_delay_the_next_while_failures_are_counted(
     crib: Crib, manual_clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def judge_forever(*_: object) -> None:
+    async def count_forever(*_: object) -> None:
         await anyio.sleep_forever()
 
-    monkeypatch.setattr(crib.schedules, "_judge", judge_forever)
+    monkeypatch.setattr(crib.schedules, "_count_failures", count_forever)
     schedule = await crib.schedules.add(nightly(crib, cadence=Cadence(cron="*/5 * * * *")))
     manual_clock.move(minutes=5)
     await wait_for_runs(crib, schedule.id, 1)
