@@ -31,8 +31,12 @@ from toolcrib.web.api_client.api_client import ApiClient
 
 Answer = TypeVar("Answer")
 
-PATIENCE = 10.0
-"""Seconds to wait for a holder that is starting or stopping before reporting it as stuck."""
+RESPONSE_SECONDS = 10.0
+"""Seconds to wait for a crib that stops or does not respond before it is reported as stuck."""
+START_SECONDS = 30.0
+"""Seconds to wait for a process that holds the home but has no address yet, because it is starting."""
+_NOTE_SECONDS = 3.0
+"""Seconds after which the wait is announced."""
 _HEALTH_SECONDS = 2.0
 _POLL_SECONDS = 0.1
 _RETRIES = 2
@@ -102,7 +106,7 @@ def is_own(settings: Settings) -> bool:
 
 
 async def _came_back(home: Home) -> None:
-    deadline = anyio.current_time() + PATIENCE
+    deadline = anyio.current_time() + RESPONSE_SECONDS
     while anyio.current_time() < deadline:
         holder = find_holder(home)
         if holder and await answers(holder, home):
@@ -123,20 +127,31 @@ async def reach(settings: Settings, *, kind: HolderKind = "command") -> AsyncGen
 
 async def _address(settings: Settings, home: Home, stack: AsyncExitStack, kind: HolderKind) -> str:
     lock = HomeLock(home)
-    deadline = anyio.current_time() + PATIENCE
-    while anyio.current_time() < deadline:
+    begun = anyio.current_time()
+    deadline, is_starting, is_noted = begun + START_SECONDS, True, False
+    while (now := anyio.current_time()) < deadline:
         holder = find_holder(home)
         if holder and await answers(holder, home):
             _note_version(holder)
             return holder.url
+        if holder and is_starting:
+            deadline, is_starting = now + RESPONSE_SECONDS, False
         if lock.try_acquire():
             lock.release()
             # Not inside a cancel scope: the context entered here must stay open until the command is done.
             if url := await _hold(settings, stack, kind):
                 return url
+        if now - begun > _NOTE_SECONDS and not is_noted:
+            output.note(f"Waiting for {_process_of(lock)}, which holds {home.root}.")
+            is_noted = True
         await anyio.sleep(_POLL_SECONDS)
-    holder_name = f"Process {lock.holder_pid()}" if lock.holder_pid() else "Another process"
-    raise Unavailable("home.busy", f"{holder_name} holds {home.root} and does not respond.")
+    name = _process_of(lock)
+    raise Unavailable("home.busy", f"{name[0].upper()}{name[1:]} holds {home.root} and does not respond.")
+
+
+def _process_of(lock: HomeLock) -> str:
+    pid = lock.holder_pid()
+    return f"process {pid}" if pid else "another process"
 
 
 async def _hold(settings: Settings, stack: AsyncExitStack, kind: HolderKind) -> str | None:

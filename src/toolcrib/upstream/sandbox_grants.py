@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from toolcrib.base.home import Home
+from toolcrib.base.masking.text import mask_text
 from toolcrib.model.sandbox import SandboxGrants
 from toolcrib.model.servers import ResolvedServer, ServerSpec
 from toolcrib.servers.sandbox import registry_origin
@@ -49,6 +50,9 @@ _CODE: Final = frozenset({".py", ".js", ".mjs", ".cjs", ".ts", ".mts", ".sh", ".
 _PACKAGES: Final = "node_modules"
 _PACKAGE_FILES: Final = ("__init__.py", "package.json")
 _MOST_LINKS: Final = 40
+_MOST_SETTINGS: Final = 100
+_LARGEST_SETTINGS: Final = 64 * 1024
+"""Bytes of a file of settings that is searched for secrets; a larger one is withheld."""
 _CODE_VARIABLES: Final = ("PYTHONPATH", "NODE_PATH")
 _DATABASES: Final = frozenset({".db", ".sqlite", ".sqlite3", ".duckdb"})
 """Databases, which create files beside their own."""
@@ -114,6 +118,7 @@ class _Granting:
         self._resolved = resolved
         self._platform = platform
         self._project = os.path.realpath(spec.source.project) if spec.source.project is not None else None
+        self._is_foreign = self._project is not None or registry_origin(spec) is not None
         self._owner = Path(deps.environment.get("HOME") or "/nonexistent")
         named = resolved.env.get("HOME")
         self._home = Path(named) if named and self._may_name(named) else self._owner
@@ -135,7 +140,8 @@ class _Granting:
         programs = [
             *self._programs(),
             *self._code(),
-            *(str(self._home / each) for each in (*_BROWSERS, *self._runner.reads)),
+            *(str(self._home / each) for each in _BROWSERS),
+            *self._runner_files(),
         ]
         work = list(self._places())
         private = str(self._private)
@@ -177,6 +183,13 @@ class _Granting:
         for directory in dict.fromkeys(directories):
             yield from self._installation(directory)
 
+    def _runner_files(self) -> Iterator[str]:
+        """Yield what the package runner reads in the home. The package that it starts can read the same."""
+        is_checked = self._is_foreign and self._runner is not _ENGINE  # an engine's client starts no code of others
+        for place in self._runner.reads:
+            if not (is_checked and _has_secrets(self._home / place)):
+                yield str(self._home / place)
+
     def _found_program(self) -> str | None:
         """Return the file of the command."""
         command = self._resolved.command or ""
@@ -195,8 +208,7 @@ class _Granting:
         """Return whether the command is an engine's client that starts a container which fits the sandbox."""
         if self._runner is not _ENGINE:
             return False
-        is_foreign = self._project is not None or registry_origin(self._spec) is not None
-        container = Container(self._resolved.args, self._resolved.env, is_foreign)
+        container = Container(self._resolved.args, self._resolved.env, self._is_foreign)
         is_strict = self._spec.sandbox.profile == "strict"
 
         def may_mount(source: str, is_written: bool) -> bool:
@@ -204,7 +216,7 @@ class _Granting:
             real = self._links().followed(str(Path(self._resolved.cwd or "/", source)))
             if real is None or real in granted.write or (real in granted.read and not is_written):
                 return real is not None
-            return not is_foreign and not (is_strict and is_written) and self._may_own_mount(real)
+            return not self._is_foreign and not (is_strict and is_written) and self._may_own_mount(real)
 
         return container.fits(granted.network, may_mount)
 
@@ -306,6 +318,20 @@ class _Granting:
             if real in (home / ".local", home / ".config", home / ".local" / "share") or home.is_relative_to(real):
                 return True
         return crib.is_relative_to(real) or real.is_relative_to(crib)
+
+
+def _has_secrets(path: Path) -> bool:
+    """Return whether a file of settings, or one in a directory of them, has what looks like a secret."""
+    try:
+        files = list(islice(path.iterdir(), _MOST_SETTINGS)) if path.is_dir() else [path]
+        texts = [file.read_text(errors="replace") for file in files if file.is_file() and not _is_large(file)]
+        return any(map(_is_large, files)) or any(mask_text(text) != text for text in texts)
+    except OSError:
+        return True
+
+
+def _is_large(file: Path) -> bool:
+    return file.is_file() and file.stat().st_size > _LARGEST_SETTINGS
 
 
 def _is_code(path: Path) -> bool:

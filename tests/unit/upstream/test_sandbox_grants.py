@@ -204,6 +204,32 @@ def test_program_of_a_project_that_is_named_like_a_runner_opens_nothing(machine:
     assert not machine.granted("./npx", "-y", "server").reads(".npmrc")
 
 
+@pytest.mark.parametrize(
+    ("runner", "place", "secret", "plain"),
+    [
+        ("npx", ".npmrc", "//r.example/:_authToken=npm_8fK2mQ0zLx71vTgRb3Yw", "registry=https://r.example/"),
+        ("npx", ".yarnrc.yml", "npmAuthToken: 8fK2mQ0zLx71vTgRb3Yw", "npmRegistryServer: https://r.example"),
+        (
+            "uvx",
+            ".config/pip/pip.conf",
+            "[global]\nindex-url = https://anna:8fK2mQ0z@r.example/",
+            "[global]\ntimeout = 9",
+        ),
+    ],
+)
+def test_package_of_others_cannot_read_secrets_in_the_settings_of_its_runner(
+    machine: Machine, runner: str, place: str, secret: str, plain: str
+) -> None:
+    machine.program(f"node/bin/{runner}")
+    file = machine.home / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(secret)
+    assert not machine.granted(runner, "server").reads(place)
+    assert machine.granted(runner, "server", is_own=True, cwd=machine.project).reads(place)
+    file.write_text(plain)
+    assert machine.granted(runner, "server").reads(place)
+
+
 def test_listed_socket_opens_local_sockets(machine: Machine) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         path = machine.home / "s"
