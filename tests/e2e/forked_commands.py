@@ -241,6 +241,8 @@ def _run_command(command: dict[str, Any], standard: list[int]) -> NoReturn:
         os.chdir(command["cwd"])
         os.environ.clear()
         os.environ.update(command["environment"])
+        listed = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # a new interpreter reads it when it starts
+        sys.path[:0] = [each for each in listed if each and each not in sys.path]
         sys.argv = ["toolcrib", *command["arguments"]]
         importlib.import_module("toolcrib.cli.main").run()
         code = 0

@@ -25,7 +25,7 @@ from toolcrib.testing.runner_rig import ECHO, HEARD, OTHER, PIXEL, OwnTool, Runn
 
 __all__ = ["OwnTool", "RunnerContract", "RunnerRig"]
 
-_OF_THE_DESK = (
+_CRIB_EVENTS = (
     "user_message", "approval_required", "approval_resolved", "question_prompt", "question_answered", "error", "done",
 )  # fmt: skip
 """Events emitted by the owner of the `SessionHost`, never by a runtime."""
@@ -43,7 +43,7 @@ class RunnerContract:
 
     # Messages of the model.
 
-    async def test_a_text_comes_in_pieces_and_then_as_a_whole(self, rig: RunnerRig) -> None:
+    async def test_text_arrives_in_deltas_and_then_whole(self, rig: RunnerRig) -> None:
         text = "All of this is said, in more than one piece."
         host = RecordingHost()
         end = await rig.answer(host, say(text, chunk=10))
@@ -53,12 +53,12 @@ class RunnerContract:
         assert {piece.data["messageId"] for piece in pieces} == {whole.data["messageId"]}
         assert host.entries.index(pieces[-1]) < host.entries.index(whole)
 
-    async def test_a_runner_tells_nothing_that_is_the_desks_to_tell(self, rig: RunnerRig) -> None:
+    async def test_runner_emits_no_event_that_belongs_to_the_crib(self, rig: RunnerRig) -> None:
         host = RecordingHost()
         await rig.answer(host, do({"text": "I look."}, rig.use(ECHO, text="a")), HEARD)
-        assert host.of(*_OF_THE_DESK) == []
+        assert host.of(*_CRIB_EVENTS) == []
 
-    async def test_turns_follow_each_other_in_one_conversation(self, rig: RunnerRig) -> None:
+    async def test_conversation_runs_several_turns(self, rig: RunnerRig) -> None:
         rig.script("s", [say("one"), say("two")])
         host = RecordingHost()
         async with rig.open(host) as conversation:
@@ -69,7 +69,7 @@ class RunnerContract:
         assert host.texts() == ["one", "two"]
         assert len({entry.data["messageId"] for entry in host.of("text_message")}) == 2
 
-    async def test_conversations_at_the_same_time_do_not_mix(self, rig: RunnerRig) -> None:
+    async def test_concurrent_conversations_do_not_mix(self, rig: RunnerRig) -> None:
         hosts = {name: RecordingHost() for name in ("a", "b")}
 
         async def run_turn(name: str) -> None:
@@ -86,7 +86,7 @@ class RunnerContract:
 
     # Tools of the crib.
 
-    async def test_a_call_is_announced_then_made_then_its_result_is_told(self, rig: RunnerRig) -> None:
+    async def test_call_is_announced_then_made_then_its_result_emitted(self, rig: RunnerRig) -> None:
         host = RecordingHost()
         end = await rig.answer(host, do(rig.use(ECHO, text="ä", n=1)), HEARD)
         assert end.reason == "completed"
@@ -101,13 +101,13 @@ class RunnerContract:
         assert result.data["isError"] is False
         assert result.data["durationMs"] == DURATION_MS
 
-    async def test_what_a_tool_gives_back_reaches_the_model(self, rig: RunnerRig) -> None:
+    async def test_result_of_a_tool_reaches_the_model(self, rig: RunnerRig) -> None:
         host = RecordingHost()
         await rig.answer(host, do(rig.use(ECHO, text="a")), HEARD)
         (text,) = host.texts()
         assert "pong" in text
 
-    async def test_every_part_of_a_result_is_told(self, rig: RunnerRig) -> None:
+    async def test_every_part_of_a_result_is_emitted(self, rig: RunnerRig) -> None:
         parts: list[JsonObject] = [
             {"type": "text", "text": "x" * 60_000},
             {"type": "image", "data": PIXEL, "mimeType": "image/png"},
@@ -124,7 +124,7 @@ class RunnerContract:
         assert result.data["content"] == parts
         assert result.data["structuredContent"] == {"n": [1, None]}
 
-    async def test_a_refusal_reaches_the_model_with_its_reason_and_the_turn_goes_on(self, rig: RunnerRig) -> None:
+    async def test_refusal_and_its_reason_reach_the_model_and_the_turn_continues(self, rig: RunnerRig) -> None:
         async def refuse(offered: Offered, arguments: JsonObject) -> CallResult:
             return CallResult.error("Rule 7 says no.")
 
@@ -135,7 +135,7 @@ class RunnerContract:
         assert result.data["isError"] is True
         assert "Rule 7 says no." in text
 
-    async def test_two_calls_of_one_message_are_told_apart(self, rig: RunnerRig) -> None:
+    async def test_two_calls_of_one_message_keep_their_own_ids_and_results(self, rig: RunnerRig) -> None:
         async def handle(offered: Offered, arguments: JsonObject) -> CallResult:
             return CallResult.text(f"{offered.name} {arguments['text']}")
 
@@ -146,7 +146,7 @@ class RunnerContract:
         assert called.keys() == results.keys()
         assert {called[id]: text for id, text in results.items()} == {"echo": "echo 1", "other": "other 2"}
 
-    async def test_a_tool_that_was_not_offered_is_not_called(self, rig: RunnerRig) -> None:
+    async def test_tool_that_was_not_offered_is_not_called(self, rig: RunnerRig) -> None:
         host = RecordingHost()
         end = await rig.answer(host, do(rig.use(OTHER, text="a")), say("done"), tools=(ECHO,))
         assert (end.reason, host.texts()) == ("completed", ["done"])
@@ -154,7 +154,7 @@ class RunnerContract:
 
     # Tools of the runtime itself.
 
-    async def test_a_tool_of_the_runtime_runs_once_it_is_permitted_and_its_end_is_told(self, rig: RunnerRig) -> None:
+    async def test_runtime_tool_runs_after_permission_and_reports_its_end(self, rig: RunnerRig) -> None:
         own = _own_tool(rig)
         host = RecordingHost(permits={own.name: Permit(True, own.arguments)})
         end = await rig.answer(host, do({"tool": own.name, "input": own.arguments}), say("done"))
@@ -168,9 +168,7 @@ class RunnerContract:
         assert [entry.data for entry in host.of("ended")] == [{"isError": False}]
         assert own.has_run(own.arguments)
 
-    async def test_a_tool_of_the_runtime_that_is_refused_does_not_run_and_the_model_reads_why(
-        self, rig: RunnerRig
-    ) -> None:
+    async def test_refused_runtime_tool_does_not_run_and_the_model_reads_the_reason(self, rig: RunnerRig) -> None:
         own = _own_tool(rig)
         host = RecordingHost(permits={own.name: Permit(False, own.arguments, "Rule 8 says no.")})
         end = await rig.answer(host, do({"tool": own.name, "input": own.arguments}), HEARD)
@@ -181,14 +179,14 @@ class RunnerContract:
         assert "Rule 8 says no." in str(result.data["content"])
         assert "Rule 8 says no." in text or not rig.gives_reasons
 
-    async def test_a_tool_of_the_runtime_runs_with_the_arguments_that_were_permitted(self, rig: RunnerRig) -> None:
+    async def test_runtime_tool_runs_with_the_permitted_arguments(self, rig: RunnerRig) -> None:
         own = _own_tool(rig)
         host = RecordingHost(permits={own.name: Permit(True, own.others)})
         await rig.answer(host, do({"tool": own.name, "input": own.arguments}), say("done"))
         assert own.has_run(own.others) is rig.takes_changes
         assert not own.has_run(own.arguments)
 
-    async def test_a_question_is_put_to_the_person_and_the_answer_reaches_the_model(self, rig: RunnerRig) -> None:
+    async def test_question_reaches_the_person_and_the_answer_the_model(self, rig: RunnerRig) -> None:
         if rig.question is None:
             pytest.skip("This runtime asks no questions.")
         tool, arguments = rig.question
@@ -202,7 +200,7 @@ class RunnerContract:
 
     # End of a turn.
 
-    async def test_an_interrupt_during_a_call_cancels_it_and_ends_the_turn(self, rig: RunnerRig) -> None:
+    async def test_interrupt_during_a_call_cancels_it_and_ends_the_turn(self, rig: RunnerRig) -> None:
         host = RecordingHost(_never)
         rig.script("s", [do(rig.use(ECHO, text="a"))])
         rig.script("next", [say("I am here.")])
@@ -214,7 +212,7 @@ class RunnerContract:
                 assert (await conversation.turn(prompt("next"))).reason == "completed"
                 assert host.texts() == ["I am here."]
 
-    async def test_an_interrupt_while_the_model_speaks_ends_the_turn(self, rig: RunnerRig) -> None:
+    async def test_interrupt_during_the_model_answer_ends_the_turn(self, rig: RunnerRig) -> None:
         host = RecordingHost()
         rig.script("s", [say("word " * 1000, chunk=5, chunk_delay_ms=20)])
         async with rig.open(host) as conversation:
@@ -222,7 +220,7 @@ class RunnerContract:
         assert (end.reason, end.failure) == ("interrupted", None)
         assert len("".join(entry.data["text"] for entry in host.of("text_delta"))) < 5000
 
-    async def test_an_interrupt_between_turns_changes_nothing(self, rig: RunnerRig) -> None:
+    async def test_interrupt_between_turns_changes_nothing(self, rig: RunnerRig) -> None:
         host = RecordingHost()
         rig.script("s", [say("one"), say("two")])
         async with rig.open(host) as conversation:
@@ -231,7 +229,7 @@ class RunnerContract:
             assert (await conversation.turn("And now?")).reason == "completed"
         assert host.texts() == ["one", "two"]
 
-    async def test_a_model_that_refuses_fails_the_turn_with_a_sentence(self, rig: RunnerRig) -> None:
+    async def test_model_refusal_fails_the_turn_with_a_message(self, rig: RunnerRig) -> None:
         host = RecordingHost()
         refusal: JsonObject = {"status": 400, "error": "invalid_request_error", "message": "Not like this."}
         end = await rig.answer(host, refusal)
@@ -240,7 +238,7 @@ class RunnerContract:
         assert end.failure.code
         assert end.failure.message
 
-    async def test_a_turn_ends_at_its_limit_of_model_turns(self, rig: RunnerRig) -> None:
+    async def test_turn_ends_at_its_limit_of_model_turns(self, rig: RunnerRig) -> None:
         if not rig.counts_turns:
             pytest.skip("This runtime does not count its turns.")
         host = RecordingHost()
@@ -250,7 +248,7 @@ class RunnerContract:
 
     # Resume and fork.
 
-    async def test_a_conversation_is_resumed_with_its_history_and_its_tools(self, rig: RunnerRig) -> None:
+    async def test_resumed_conversation_has_its_history_and_tools(self, rig: RunnerRig) -> None:
         _needs_resume(rig)
         rig.script("s", [say("one"), do(rig.use(ECHO, text="a")), HEARD])
         async with rig.open(RecordingHost()) as conversation:
@@ -265,7 +263,7 @@ class RunnerContract:
         (text,) = host.texts()
         assert "pong" in text
 
-    async def test_a_copy_of_a_conversation_begins_with_its_history_and_leaves_it_alone(self, rig: RunnerRig) -> None:
+    async def test_fork_begins_with_the_history_and_leaves_the_original_unchanged(self, rig: RunnerRig) -> None:
         _needs_resume(rig)
         rig.script("s", [say("one"), say("two"), say("three")])
         async with rig.open(RecordingHost()) as conversation:
@@ -281,7 +279,7 @@ class RunnerContract:
 
     # Other operations of a conversation.
 
-    async def test_the_model_can_be_changed_between_turns(self, rig: RunnerRig) -> None:
+    async def test_model_can_be_changed_between_turns(self, rig: RunnerRig) -> None:
         if rig.model is None:
             pytest.skip("This runtime has one model.")
         rig.script("s", [say("{{model}}")])
@@ -293,7 +291,7 @@ class RunnerContract:
         before, after = host.texts()
         assert before != after == rig.model
 
-    async def test_a_conversation_works_on_in_another_mode(self, rig: RunnerRig) -> None:
+    async def test_conversation_continues_in_another_mode(self, rig: RunnerRig) -> None:
         rig.script("s", [do(rig.use(ECHO, text="a")), say("done")])
         host = RecordingHost()
         async with rig.open(host) as conversation:
@@ -302,7 +300,7 @@ class RunnerContract:
                 assert (await conversation.turn(prompt("s"))).reason == "completed"
         assert len(host.of("call")) == 5
 
-    async def test_the_servers_of_a_conversation_are_there_with_their_tools(self, rig: RunnerRig) -> None:
+    async def test_conversation_reports_its_servers_with_their_tools(self, rig: RunnerRig) -> None:
         rig.script("s", [say("done")])
         async with rig.open(RecordingHost()) as conversation:
             await conversation.turn(prompt("s"))
@@ -311,7 +309,7 @@ class RunnerContract:
 
     # Closing.
 
-    async def test_closing_in_the_middle_of_a_call_cancels_it_and_leaves_no_process(self, rig: RunnerRig) -> None:
+    async def test_closing_during_a_call_cancels_it_and_leaves_no_process(self, rig: RunnerRig) -> None:
         before = descendants()
         host = RecordingHost(_never)
         rig.script("s", [do(rig.use(ECHO, text="a"))])
@@ -328,7 +326,7 @@ class RunnerContract:
         assert len(host.of("call_cancelled")) == 1
         assert await anyio.to_thread.run_sync(left_behind, before) == {}
 
-    async def test_a_closed_conversation_leaves_no_process(self, rig: RunnerRig) -> None:
+    async def test_closed_conversation_leaves_no_process(self, rig: RunnerRig) -> None:
         before = descendants()
         await rig.answer(RecordingHost(), say("done"))
         assert await anyio.to_thread.run_sync(left_behind, before) == {}

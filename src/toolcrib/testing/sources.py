@@ -62,11 +62,11 @@ class SourceContract:
         """Return `asyncio`, the only backend of sources."""
         return "asyncio"
 
-    async def test_its_name_is_safe_and_its_kind_is_known(self, rig: SourceRig) -> None:
+    async def test_name_is_safe_and_kind_is_known(self, rig: SourceRig) -> None:
         assert re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", rig.source.name)
         assert rig.source.kind in get_args(ServerKind)
 
-    async def test_its_tools_are_its_own_each_once_with_the_schema_of_an_object(self, rig: SourceRig) -> None:
+    async def test_tools_are_unique_and_have_object_schemas(self, rig: SourceRig) -> None:
         tools = rig.source.tools()
         names = [tool.ref.tool for tool in tools]
         assert {rig.echo, rig.fails, rig.hangs} <= set(names)
@@ -76,38 +76,38 @@ class SourceContract:
         assert all(tool.input_schema.get("type") == "object" and "properties" in tool.input_schema for tool in tools)
         assert all(isinstance(problem, Problem) for problem in rig.source.problems())
 
-    async def test_a_definition_stays_the_same_while_nothing_changes(self, rig: SourceRig) -> None:
+    async def test_definition_is_stable_while_nothing_changes(self, rig: SourceRig) -> None:
         before = {tool.ref: tool.definition_hash for tool in rig.source.tools()}
         await rig.call(rig.echo, {"text": "a"})
         assert {tool.ref: tool.definition_hash for tool in rig.source.tools()} == before
 
-    async def test_a_call_gives_what_the_tool_gave(self, rig: SourceRig) -> None:
+    async def test_call_returns_the_result_of_the_tool(self, rig: SourceRig) -> None:
         result = await rig.call(rig.echo, {"text": "höre"})
         assert (result.is_error, result.is_final) == (False, True)
         assert "höre" in _text_of(result)
 
-    async def test_a_prepared_call_does_nothing_until_it_is_run(self, rig: SourceRig) -> None:
+    async def test_prepared_call_does_nothing_until_it_is_run(self, rig: SourceRig) -> None:
         rig.source.prepare(rig.fails, {}, canonical({}))
         assert not (await rig.call(rig.echo, {"text": "a"})).is_error
 
-    async def test_a_tool_that_is_not_there_is_not_found(self, rig: SourceRig) -> None:
+    async def test_missing_tool_is_not_found(self, rig: SourceRig) -> None:
         with pytest.raises(NotFound) as caught:
             rig.source.prepare("no-such-tool", {}, canonical({}))
         assert caught.value.code == "tool.unknown"
 
-    async def test_arguments_that_do_not_fit_are_refused_before_anything_runs(self, rig: SourceRig) -> None:
+    async def test_invalid_arguments_are_refused_before_anything_runs(self, rig: SourceRig) -> None:
         if rig.wrong is None:
             pytest.skip("This source leaves it to a server to check arguments.")
         with pytest.raises(InvalidRequest) as caught:
             rig.source.prepare(rig.echo, rig.wrong, canonical(rig.wrong))
         assert caught.value.code == "tool.arguments_invalid"
 
-    async def test_a_failure_of_a_tool_is_an_error_result_with_words(self, rig: SourceRig) -> None:
+    async def test_failure_of_a_tool_is_an_error_result_with_a_message(self, rig: SourceRig) -> None:
         result = await rig.call(rig.fails)
         assert result.is_error
         assert any(block.get("text") for block in result.content)
 
-    async def test_a_cancelled_call_stays_cancelled_and_others_go_on(self, rig: SourceRig) -> None:
+    async def test_cancelled_call_stays_cancelled_and_others_continue(self, rig: SourceRig) -> None:
         run = rig.source.prepare(rig.hangs, {}, canonical({}))
         answered: list[CallResult] = []
 
@@ -122,7 +122,7 @@ class SourceContract:
         assert answered == []
         assert "after it" in _text_of(await rig.call(rig.echo, {"text": "after it"}))
 
-    async def test_calls_at_the_same_time_do_not_mix(self, rig: SourceRig) -> None:
+    async def test_concurrent_calls_do_not_mix(self, rig: SourceRig) -> None:
         echoed: dict[str, str] = {}
 
         async def call_echo(text: str) -> None:

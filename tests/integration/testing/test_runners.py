@@ -132,24 +132,24 @@ class AlwaysCompletedRunner(PlayedRunner):
 
 SUITE = RunnerContract()
 BROKEN: list[tuple[Callable[[], PlayedRunner], Callable[[RunnerRig], Awaitable[None]]]] = [
-    (lambda: RunnerWithHost(UnannouncedCalls), SUITE.test_a_call_is_announced_then_made_then_its_result_is_told),
-    (lambda: RunnerWithHost(TextOnlyResults), SUITE.test_every_part_of_a_result_is_told),
-    (lambda: RunnerWithHost(OwnTurnEnd), SUITE.test_a_runner_tells_nothing_that_is_the_desks_to_tell),
+    (lambda: RunnerWithHost(UnannouncedCalls), SUITE.test_call_is_announced_then_made_then_its_result_emitted),
+    (lambda: RunnerWithHost(TextOnlyResults), SUITE.test_every_part_of_a_result_is_emitted),
+    (lambda: RunnerWithHost(OwnTurnEnd), SUITE.test_runner_emits_no_event_that_belongs_to_the_crib),
     (
         lambda: RunnerWithHost(IgnoredPermits),
-        SUITE.test_a_tool_of_the_runtime_that_is_refused_does_not_run_and_the_model_reads_why,
+        SUITE.test_refused_runtime_tool_does_not_run_and_the_model_reads_the_reason,
     ),
     (
         lambda: RunnerWithHost(IgnoredPermits),
-        SUITE.test_a_tool_of_the_runtime_runs_with_the_arguments_that_were_permitted,
+        SUITE.test_runtime_tool_runs_with_the_permitted_arguments,
     ),
-    (RunnerWithoutResume, SUITE.test_a_conversation_is_resumed_with_its_history_and_its_tools),
-    (RunnerWithoutResume, SUITE.test_a_copy_of_a_conversation_begins_with_its_history_and_leaves_it_alone),
-    (RunnerWithoutFork, SUITE.test_a_copy_of_a_conversation_begins_with_its_history_and_leaves_it_alone),
-    (AlwaysCompletedRunner, SUITE.test_an_interrupt_during_a_call_cancels_it_and_ends_the_turn),
-    (AlwaysCompletedRunner, SUITE.test_an_interrupt_while_the_model_speaks_ends_the_turn),
-    (AlwaysCompletedRunner, SUITE.test_a_model_that_refuses_fails_the_turn_with_a_sentence),
-    (AlwaysCompletedRunner, SUITE.test_a_turn_ends_at_its_limit_of_model_turns),
+    (RunnerWithoutResume, SUITE.test_resumed_conversation_has_its_history_and_tools),
+    (RunnerWithoutResume, SUITE.test_fork_begins_with_the_history_and_leaves_the_original_unchanged),
+    (RunnerWithoutFork, SUITE.test_fork_begins_with_the_history_and_leaves_the_original_unchanged),
+    (AlwaysCompletedRunner, SUITE.test_interrupt_during_a_call_cancels_it_and_ends_the_turn),
+    (AlwaysCompletedRunner, SUITE.test_interrupt_during_the_model_answer_ends_the_turn),
+    (AlwaysCompletedRunner, SUITE.test_model_refusal_fails_the_turn_with_a_message),
+    (AlwaysCompletedRunner, SUITE.test_turn_ends_at_its_limit_of_model_turns),
 ]
 
 
