@@ -1,9 +1,8 @@
 """Check the language: the rates of words that make prose hard to read, and the names of tests.
 
 The rates are per 10,000 words of docstrings and comments (`src`, and all trees with tests), Markdown (`docs` and the
-pages at the root) and templates. The limits are those measured over the MCP SDK, Starlette, Datasette and svcs. The name
-of a test has at most 80 characters and none of these words.
-
+pages at the root) and templates. The limits are those measured over the MCP SDK, Starlette, Datasette and svcs. The
+name of a test has at most 80 characters and none of these words.
 """
 
 import ast
