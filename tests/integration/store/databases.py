@@ -1,7 +1,7 @@
-"""The databases that tests of the store and of the audit run on: a SQLite file and a real PostgreSQL.
+"""The databases that tests of the store and the audit use: a SQLite file and a real PostgreSQL server.
 
-The PostgreSQL comes from a wheel, is started once for each process that runs tests, and gives every test a schema of
-its own, which is made in a moment where a database takes half a second. Not a test itself.
+PostgreSQL comes from a wheel and is started once per test process. Each test gets a new schema, which takes a moment
+where a database takes half a second. Not a test itself.
 """
 
 import tempfile
@@ -21,13 +21,13 @@ from process_cleanup import end_database_with_tests
 
 
 class Server(Protocol):
-    """What tests use of the PostgreSQL server."""
+    """The methods of the PostgreSQL server that tests use."""
 
     log: Path
-    """The file it logs to."""
+    """Its log file."""
 
     def get_uri(self) -> str:
-        """Its address."""
+        """Return its address."""
         ...
 
     def ensure_postgres_running(self) -> None:
@@ -54,7 +54,7 @@ def postgres() -> Generator[Server]:
         watcher = end_database_with_tests(Path(folder))
         server: Server = get_server(folder, cleanup_mode="delete")
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
-            connection.execute("ALTER SYSTEM SET fsync = off")  # nobody pulls the plug here
+            connection.execute("ALTER SYSTEM SET fsync = off")  # the machine does not lose power in tests
             connection.execute("SELECT pg_reload_conf()")
         yield server
         server.cleanup()
@@ -63,12 +63,12 @@ def postgres() -> Generator[Server]:
 
 @pytest.fixture
 def postgres_url(postgres: Server) -> str:
-    """An empty place on the PostgreSQL server."""
+    """The address of an empty schema on the PostgreSQL server."""
     return new_schema(postgres)
 
 
 def new_schema(postgres: Server) -> str:
-    """The address of a new schema on the PostgreSQL server."""
+    """Create a schema on the PostgreSQL server and return its address."""
     name = f"test_{uuid.uuid4().hex}"
     with psycopg.connect(postgres.get_uri(), autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}".encode())
@@ -88,19 +88,19 @@ def database(request: pytest.FixtureRequest) -> str:
 
 
 def engine_of(url: str) -> Engine:
-    """A way into the database past the store, as a stranger has it."""
+    """Return an engine that bypasses the store."""
     return create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
 
 
 def run(url: str, *statements: str) -> None:
-    """Run SQL past the store."""
+    """Execute SQL without the store."""
     with engine_of(url).begin() as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)
 
 
 def fetch_rows(url: str, query: str) -> list[tuple[Any, ...]]:
-    """Read past the store."""
+    """Fetch rows without the store."""
 
     def rows(connection: Connection) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in connection.exec_driver_sql(query)]

@@ -1,4 +1,4 @@
-"""What tests look at in the files of a SQLite database. Not a test itself."""
+"""Properties of the files of a SQLite database. Not a test itself."""
 
 import contextlib
 import resource
@@ -21,7 +21,7 @@ def sibling(path: Path, suffix: str) -> Path:
 
 
 def commits_in_log(path: Path) -> int:
-    """Transactions in the write-ahead log: frames that carry the size of the database after a commit."""
+    """Count the transactions in the write-ahead log: frames that carry the size of the database after a commit."""
     log = sibling(path, "-wal").read_bytes()
     if not log:
         return 0
@@ -32,7 +32,7 @@ def commits_in_log(path: Path) -> int:
 
 @contextlib.contextmanager
 def file_size_limit(size: int) -> Generator[None]:
-    """No file of this process may grow beyond this, as on a full disk."""
+    """Limit the size of files that this process writes, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

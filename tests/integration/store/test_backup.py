@@ -1,4 +1,4 @@
-"""A damaged database has a way back: backups that are whole, and a restore that says what is lost."""
+"""Backups of a home, and restoring a damaged database from one."""
 
 import json
 import os
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.anyio
 OWNER = Principal("owner", "owner", "cli")
 
 
-async def calls(home: Path, number: int) -> int:
-    """Make calls in a crib of this home; the newest record after them."""
+async def make_calls(home: Path, number: int) -> int:
+    """Make calls in a crib of this home; return the number of the newest record."""
     async with running_crib(home) as running:
         crib = running.holding.crib
         for _ in range(number):
@@ -39,12 +39,12 @@ async def calls(home: Path, number: int) -> int:
         return int((await crib.audit.find(Filters(limit=1)))[0]["id"])
 
 
-async def backed_up(home: Path, to: Path) -> None:
+async def create_backup(home: Path, to: Path) -> None:
     async with running_crib(home) as running:
         await running.holding.crib.backups.create(to)
 
 
-async def test_a_running_crib_is_backed_up_with_what_is_only_in_its_journal(tmp_path: Path) -> None:
+async def test_backup_of_a_running_crib_includes_the_journal_and_no_secrets(tmp_path: Path) -> None:
     async with running_crib(tmp_path / "home") as running:
         crib = running.holding.crib
         await crib.tokens.create("robot")
@@ -56,16 +56,16 @@ async def test_a_running_crib_is_backed_up_with_what_is_only_in_its_journal(tmp_
         secret = crib.home.token_file.read_bytes().strip()
     with zipfile.ZipFile(tmp_path / "copy.zip") as packed:
         assert {"manifest.json", "toolcrib.db", "audit.head"} <= set(packed.namelist())
-        assert not any(secret in packed.read(name) for name in packed.namelist()), "the owner's token is not in it"
+        assert not any(secret in packed.read(name) for name in packed.namelist()), "the backup holds no owner token"
     with pytest.raises(Conflict):
-        await backed_up(tmp_path / "home", tmp_path / "copy.zip")
+        await create_backup(tmp_path / "home", tmp_path / "copy.zip")
 
 
-async def test_a_restore_brings_back_says_what_is_lost_and_is_on_record(tmp_path: Path) -> None:
+async def test_restore_reports_lost_records_and_is_recorded(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    await calls(home, 3)
-    await backed_up(home, tmp_path / "copy.zip")
-    last = await calls(home, 4)
+    await make_calls(home, 3)
+    await create_backup(home, tmp_path / "copy.zip")
+    last = await make_calls(home, 4)
     damage(home / "toolcrib.db")
     async with restoring(Settings(home=home), tmp_path / "copy.zip") as restore:
         assert (restore.plan.backup.number, restore.plan.lost, restore.plan.findings) == (6, last - 6, ())
@@ -80,7 +80,7 @@ async def test_a_restore_brings_back_says_what_is_lost_and_is_on_record(tmp_path
         assert (await crib.audit.verify()).ok
 
 
-async def test_a_call_in_flight_while_the_backup_was_made_is_settled(tmp_path: Path) -> None:
+async def test_call_in_flight_during_the_backup_gets_an_unknown_outcome_after_restore(tmp_path: Path) -> None:
     home = tmp_path / "home"
     async with running_crib(home) as running, anyio.create_task_group() as tasks:
         crib = running.holding.crib
@@ -95,7 +95,7 @@ async def test_a_call_in_flight_while_the_backup_was_made_is_settled(tmp_path: P
     assert (intent["phase"], outcome["outcome"]) == ("intent", "unknown")
 
 
-async def test_a_restore_needs_the_home_for_itself(tmp_path: Path) -> None:
+async def test_restore_is_refused_while_a_crib_runs(tmp_path: Path) -> None:
     async with running_crib(tmp_path / "home") as running:
         await running.holding.crib.backups.create(tmp_path / "copy.zip")
         with pytest.raises(Unavailable) as refused:
@@ -104,10 +104,10 @@ async def test_a_restore_needs_the_home_for_itself(tmp_path: Path) -> None:
         assert refused.value.code == "crib.running"
 
 
-async def test_a_backup_that_is_not_whole_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+async def test_incomplete_backup_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    await calls(home, 1)
-    await backed_up(home, tmp_path / "copy.zip")
+    await make_calls(home, 1)
+    await create_backup(home, tmp_path / "copy.zip")
     whole = (tmp_path / "copy.zip").read_bytes()
     before = (home / "toolcrib.db").read_bytes()
     renamed = whole.replace(b"toolcrib.db", b"toolcrib.xx")
@@ -123,7 +123,7 @@ async def test_a_backup_that_is_not_whole_is_refused_and_changes_nothing(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["../evil", "/etc/evil", "a/../../evil", "c:evil"])
-def test_a_backup_cannot_write_out_of_its_folder(tmp_path: Path, name: str) -> None:
+def test_backup_cannot_write_outside_its_folder(tmp_path: Path, name: str) -> None:
     manifest = {
         "toolcribBackup": 1,
         "at": "2026-01-01T00:00:00+00:00",
@@ -140,7 +140,7 @@ def test_a_backup_cannot_write_out_of_its_folder(tmp_path: Path, name: str) -> N
         unpack_backup(file, tmp_path / "folder")
 
 
-async def test_a_database_is_backed_up_before_it_is_migrated(tmp_path: Path) -> None:
+async def test_database_is_backed_up_before_it_is_migrated(tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path / 'toolcrib.db'}"
     create_at(database, "0012")
     async with open_store(database):
@@ -149,7 +149,7 @@ async def test_a_database_is_backed_up_before_it_is_migrated(tmp_path: Path) -> 
     assert read_backup(backup).revision == "0012"
 
 
-async def test_daily_backups_are_made_once_and_the_newest_few_are_kept(
+async def test_daily_backup_is_made_once_and_old_ones_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backups, "FIRST", 0.0)
@@ -167,7 +167,7 @@ async def test_daily_backups_are_made_once_and_the_newest_few_are_kept(
         assert len(await running.holding.crib.backups.list()) == 1
 
 
-def test_the_command_line_backs_up_names_the_damage_and_restores(tmp_path: Path) -> None:
+def test_commands_report_a_damaged_database_and_restore_it(tmp_path: Path) -> None:
     shell = Shell.at(tmp_path)
     assert shell.run("tools", "call", "lab/greet", '{"name": "Ada"}').returncode == 0
     made = shell.json("backup")
@@ -185,7 +185,7 @@ def test_the_command_line_backs_up_names_the_damage_and_restores(tmp_path: Path)
     assert found.returncode == 1
     assert findings["database"]["severity"] == "error"
     assert findings["database"]["fix"] == f"toolcrib restore {made['file']}"
-    assert shell.run("restore", made["file"]).returncode == 2, "nobody can be asked"
+    assert shell.run("restore", made["file"]).returncode == 2, "there is no terminal to confirm"
     assert shell.run("restore", made["file"], "--yes").returncode == 0
     assert shell.run("audit", "verify").returncode == 0
     assert shell.run("tools", "call", "lab/greet", '{"name": "Ada"}').returncode == 0

@@ -1,4 +1,4 @@
-"""The clock of the database: it decides, whatever the clock of the machine shows."""
+"""The clock of the database is used, whatever the clock of the machine shows."""
 
 from datetime import UTC, datetime
 
@@ -11,7 +11,7 @@ from toolcrib.store.engine import open_store
 pytestmark = pytest.mark.anyio
 
 
-async def test_the_clock_shows_the_time_of_the_database(postgres_url: str) -> None:
+async def test_clock_follows_the_time_of_the_database(postgres_url: str) -> None:
     seconds = 5_000_000.0
     async with open_store(postgres_url) as store:
         clock = DatabaseClock(store, lambda: seconds)

@@ -1,4 +1,4 @@
-"""Offers of servers are kept by key: the last one counts, and no more than a limit of them stays."""
+"""Stored offers of servers: the latest per key, up to a limit."""
 
 from datetime import UTC, datetime
 
@@ -11,7 +11,7 @@ from toolcrib.store.offers import load_offers, save_offers
 pytestmark = pytest.mark.anyio
 
 
-async def test_an_offer_takes_the_place_of_the_one_before_and_is_there_after_a_restart(database: str) -> None:
+async def test_saved_offer_replaces_the_previous_one_and_survives_a_restart(database: str) -> None:
     async with open_store(database) as store:
         assert await load_offers(store) == {}
         await save_offers(store, {"one": b"first"})
@@ -21,7 +21,7 @@ async def test_an_offer_takes_the_place_of_the_one_before_and_is_there_after_a_r
         assert await load_offers(store) == {"one": b"second", "two": b"\x00\xff"}
 
 
-async def test_the_offers_that_were_saved_longest_ago_go_first(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_oldest_offers_are_removed_beyond_the_limit(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offers, "KEPT", 2)
     async with open_store(database) as store:
         for day in (3, 1, 2):

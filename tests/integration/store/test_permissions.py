@@ -1,4 +1,4 @@
-"""Rules, bundles and projects come back from either database as they were given."""
+"""Rules, bundles and projects on both databases."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -43,7 +43,7 @@ FULL = Rule(
 PLAIN = Rule("r2", "allow", "*", RuleOrigin("remembered"), created_at=AT + timedelta(seconds=1))
 
 
-async def test_a_rule_comes_back_with_everything_it_says(database: str) -> None:
+async def test_rules_are_loaded_as_they_were_saved(database: str) -> None:
     async with open_store(database) as store:
         await save_rule(store, PLAIN)
         await save_rule(store, FULL)
@@ -51,7 +51,7 @@ async def test_a_rule_comes_back_with_everything_it_says(database: str) -> None:
         assert await load_rules(store) == [FULL, PLAIN]
 
 
-async def test_a_second_rule_of_the_same_id_is_a_conflict_and_changes_nothing(database: str) -> None:
+async def test_duplicate_rule_id_is_a_conflict(database: str) -> None:
     async with open_store(database) as store:
         await save_rule(store, FULL)
         with pytest.raises(Conflict) as raised:
@@ -60,7 +60,7 @@ async def test_a_second_rule_of_the_same_id_is_a_conflict_and_changes_nothing(da
         assert await load_rules(store) == [FULL]
 
 
-async def test_rules_are_removed_by_id_once(database: str) -> None:
+async def test_rule_is_deleted_once(database: str) -> None:
     async with open_store(database) as store:
         for number in range(3):
             await save_rule(store, Rule(f"r{number}", "allow", "*", RuleOrigin("session"), session=f"s{number}"))
@@ -69,7 +69,7 @@ async def test_rules_are_removed_by_id_once(database: str) -> None:
         assert [rule.id for rule in await load_rules(store)] == ["r1", "r2"]
 
 
-async def test_bundles_are_made_changed_and_removed(database: str) -> None:
+async def test_bundles_are_created_replaced_and_deleted(database: str) -> None:
     bundle = Bundle("mine", "Mine", ("a/*", "b/two"), "what for", "say this")
     async with open_store(database) as store:
         await create_bundle(store, bundle)
@@ -84,7 +84,7 @@ async def test_bundles_are_made_changed_and_removed(database: str) -> None:
         assert not await replace_bundle(store, changed)
 
 
-async def test_what_is_set_for_a_project_replaces_what_was_set_before(database: str) -> None:
+async def test_saved_project_replaces_the_previous_one(database: str) -> None:
     async with open_store(database) as store:
         await save_project(store, Project("/home/me/p", agent="reviewer", bundles=("mine",)))
         await save_project(store, Project("/home/me/p", bundles=("reviewer", "mine")))

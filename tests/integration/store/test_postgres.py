@@ -1,4 +1,4 @@
-"""What the store promises when the PostgreSQL server goes away and comes back."""
+"""The store while the PostgreSQL server restarts or loses connections."""
 
 import anyio
 import psycopg
@@ -14,9 +14,9 @@ pytestmark = pytest.mark.anyio
 
 
 def drop_connections(url: str) -> None:
-    with psycopg.connect(url, autocommit=True) as stranger:
+    with psycopg.connect(url, autocommit=True) as other:
         clients = "pid <> pg_backend_pid() AND backend_type = 'client backend'"
-        stranger.execute(f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE {clients}".encode())
+        other.execute(f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE {clients}".encode())
 
 
 async def write(store: Store, name: str) -> None:
@@ -24,7 +24,7 @@ async def write(store: Store, name: str) -> None:
 
 
 async def write_when_possible(store: Store, name: str) -> int:
-    """Write until it works; gives how often it did not."""
+    """Write until it succeeds; return the number of failures."""
     failures = 0
     with anyio.fail_after(10):
         while True:
@@ -37,7 +37,7 @@ async def write_when_possible(store: Store, name: str) -> int:
                 return failures
 
 
-async def test_a_lost_connection_is_made_again(postgres_url: str) -> None:
+async def test_lost_connection_is_reopened(postgres_url: str) -> None:
     async with open_store(postgres_url) as store:
         await write(store, "before")
         drop_connections(postgres_url)
@@ -47,7 +47,7 @@ async def test_a_lost_connection_is_made_again(postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize("quiet", ["_QUIET", "_SILENT"])
-async def test_a_connection_that_was_lost_while_idle_costs_nobody_a_write(
+async def test_connection_lost_while_idle_fails_no_write(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch, quiet: str
 ) -> None:
     monkeypatch.setattr("toolcrib.store.postgres._QUIET", 0.0)
@@ -58,7 +58,9 @@ async def test_a_connection_that_was_lost_while_idle_costs_nobody_a_write(
         await write(store, "after")
 
 
-async def test_a_server_that_restarts_fails_writes_and_serves_them_again(postgres: Server, postgres_url: str) -> None:
+async def test_writes_fail_while_the_server_is_down_and_work_after_its_restart(
+    postgres: Server, postgres_url: str
+) -> None:
     async with open_store(postgres_url) as store:
         await write(store, "before")
         await anyio.to_thread.run_sync(postgres.stop)
@@ -73,22 +75,22 @@ async def test_a_server_that_restarts_fails_writes_and_serves_them_again(postgre
     assert fetch_rows(postgres_url, "SELECT name FROM names ORDER BY name") == [("after",), ("before",)]
 
 
-async def test_a_server_that_cannot_be_reached_is_told_without_the_password() -> None:
+async def test_unreachable_server_error_hides_the_password() -> None:
     with pytest.raises(Unavailable) as raised:
-        async with open_store("postgresql://somebody:pass-word-42@127.0.0.1:1/nothing"):
+        async with open_store("postgresql://user:pass-word-42@127.0.0.1:1/nothing"):
             pass
     assert raised.value.code == "database.unavailable"
     assert "pass-word-42" not in str(raised.value)
 
 
-async def test_an_address_that_cannot_be_read_is_a_wrong_setting() -> None:
+async def test_invalid_address_is_a_setting_error() -> None:
     with pytest.raises(ConfigError) as raised:
         async with open_store("postgresql://localhost/x?nonsense=1"):
             pass
     assert raised.value.code == "settings.invalid"
 
 
-async def test_the_other_spellings_of_an_address_are_understood(postgres_url: str) -> None:
+async def test_other_schemes_of_the_address_are_accepted(postgres_url: str) -> None:
     for scheme in ("postgres", "postgresql+psycopg"):
         async with open_store(postgres_url.replace("postgresql", scheme, 1), durability="power") as store:
             await write(store, scheme)

@@ -1,4 +1,4 @@
-"""Rows that are appended to a log of a PostgreSQL database many at a time."""
+"""Batched appends to a log in PostgreSQL."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -26,7 +26,7 @@ _END_WAITING = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wai
 
 
 class Numbers(Log[bytes]):
-    """Numbered rows of the audit's table, without a chain."""
+    """Numbered rows of the audit table, without a hash chain."""
 
     table = audit
     head: int = 0
@@ -49,16 +49,16 @@ class Numbers(Log[bytes]):
 
 
 @asynccontextmanager
-async def numbered(url: str) -> AsyncGenerator[tuple[Store, Numbers]]:
-    """A store with a run to write in, whose writer is past its first batch."""
+async def open_numbers(url: str) -> AsyncGenerator[tuple[Store, Numbers]]:
+    """Yield a store with a registered run, and a log."""
     async with open_store(url) as store:
         await store.write(insert(audit_runs).values(crib="crib", run="run", start=0))
         yield store, Numbers()
 
 
-async def test_rows_of_all_sizes_are_stored_as_they_are(postgres_url: str) -> None:
+async def test_rows_of_all_sizes_are_stored_unchanged(postgres_url: str) -> None:
     bodies = [b"", b"\x00\xff", *(b"%d" % number * 200_000 for number in range(40))]  # more than a socket buffers
-    async with numbered(postgres_url) as (store, log):
+    async with open_numbers(postgres_url) as (store, log):
         await store.append(log, b"first", RUN)
         assert await asyncio.gather(*(store.append(log, body, RUN) for body in bodies)) == list(range(2, 44))
         found = await store.read(lambda connection: connection.scalars(select(audit.c.body).order_by(audit.c.id)).all())
@@ -67,7 +67,7 @@ async def test_rows_of_all_sizes_are_stored_as_they_are(postgres_url: str) -> No
 
 
 async def test_rows_and_other_writes_are_stored_in_order(postgres_url: str) -> None:
-    async with numbered(postgres_url) as (store, log):
+    async with open_numbers(postgres_url) as (store, log):
         for number in range(1, 20):
             row = store.append(log, b"body", RUN if number % 3 else None)
             if number % 4 == 0:
@@ -78,7 +78,7 @@ async def test_rows_and_other_writes_are_stored_in_order(postgres_url: str) -> N
 
 
 async def test_row_with_a_lost_fence_is_refused_and_the_others_of_its_batch_are_stored(postgres_url: str) -> None:
-    async with numbered(postgres_url) as (store, log):
+    async with open_numbers(postgres_url) as (store, log):
         await store.append(log, b"before", RUN)
         rows = [
             store.append(log, b"a", RUN),
@@ -92,7 +92,7 @@ async def test_row_with_a_lost_fence_is_refused_and_the_others_of_its_batch_are_
 
 
 async def test_change_of_permissions_is_seen_by_the_next_row(postgres_url: str) -> None:
-    async with numbered(postgres_url) as (store, log):
+    async with open_numbers(postgres_url) as (store, log):
         await store.append(log, b"before", RUN)
         with psycopg.connect(postgres_url, autocommit=True) as other:
             other.execute("UPDATE epochs SET value = 4321 WHERE name = 'policy'")
@@ -101,7 +101,7 @@ async def test_change_of_permissions_is_seen_by_the_next_row(postgres_url: str) 
 
 
 async def test_connection_lost_between_rows_costs_no_row(postgres_url: str) -> None:
-    async with numbered(postgres_url) as (store, log):
+    async with open_numbers(postgres_url) as (store, log):
         await store.append(log, b"before", RUN)
         await store.append(log, b"before", RUN)
         drop_connections(postgres_url)
@@ -114,7 +114,7 @@ async def test_connection_lost_between_rows_costs_no_row(postgres_url: str) -> N
 
 
 async def test_rows_in_flight_on_a_lost_connection_fail_and_later_ones_are_stored(postgres_url: str) -> None:
-    async with numbered(postgres_url) as (store, log):
+    async with open_numbers(postgres_url) as (store, log):
         await store.append(log, b"before", RUN)
         with psycopg.connect(postgres_url) as other:
             other.execute("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE")
@@ -128,9 +128,9 @@ async def test_rows_in_flight_on_a_lost_connection_fail_and_later_ones_are_store
             assert await store.append(log, b"after", RUN) == 2
 
 
-async def test_row_that_is_not_answered_fails_at_its_limit(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unanswered_row_fails_at_its_timeout(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolcrib.store.postgres._BATCH_LIMIT", 1.0)
-    async with numbered(postgres_url) as (store, log):
+    async with open_numbers(postgres_url) as (store, log):
         await store.append(log, b"before", RUN)
         with psycopg.connect(postgres_url) as other:
             other.execute("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE")
@@ -140,8 +140,8 @@ async def test_row_that_is_not_answered_fails_at_its_limit(postgres_url: str, mo
     assert fetch_rows(postgres_url, "SELECT count(*) FROM audit WHERE body = 'after'") == [(1,)]
 
 
-async def test_second_rows_of_callers_join_the_rows_that_wait(postgres_url: str) -> None:
-    async with numbered(postgres_url) as (store, log):
+async def test_later_rows_of_callers_join_the_waiting_batch(postgres_url: str) -> None:
+    async with open_numbers(postgres_url) as (store, log):
         await store.append(log, b"first", RUN)
 
         async def call() -> None:
@@ -161,7 +161,7 @@ async def test_second_rows_of_callers_join_the_rows_that_wait(postgres_url: str)
 
 async def test_failure_of_a_row_is_reported_after_its_caller_was_cancelled(postgres_url: str) -> None:
     failures: list[Exception] = []
-    async with numbered(postgres_url) as (store, log):
+    async with open_numbers(postgres_url) as (store, log):
         await store.append(log, b"first", RUN)
         cancelled = store.append(log, b"body", Fence("crib", "another run"), failures.append)
         kept = store.append(log, b"body", RUN, failures.append)

@@ -1,4 +1,4 @@
-"""Schedules are changed as they are: whoever is slower changes what the quicker one left."""
+"""Concurrent changes of a schedule are applied one after the other."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ def one_more(schedule: Schedule) -> Schedule:
     return replace(schedule, failures=schedule.failures + 1)
 
 
-async def test_no_change_is_lost_among_many_at_once(database: str) -> None:
+async def test_concurrent_changes_of_a_schedule_are_all_applied(database: str) -> None:
     async with open_store(database) as store:
         await save_schedule(store, NIGHTLY)
         async with anyio.create_task_group() as tasks:
@@ -28,6 +28,6 @@ async def test_no_change_is_lost_among_many_at_once(database: str) -> None:
         assert await load_schedule(store, "a1") == replace(NIGHTLY, failures=10)
 
 
-async def test_what_is_not_there_is_not_changed(database: str) -> None:
+async def test_missing_schedule_is_not_changed(database: str) -> None:
     async with open_store(database) as store:
         assert await revise_schedule(store, "a1", one_more) is None

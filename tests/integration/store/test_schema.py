@@ -1,4 +1,4 @@
-"""The schema: the same whether a database is made anew or migrated, and never touched if it is newer."""
+"""The schema: equal for new and migrated databases, and unchanged if it is newer."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
+from alembic.migrations import ScriptDirectory
 from alembic.operations import Operations
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DatabaseError
 
@@ -29,8 +29,8 @@ from toolcrib.store.upgrade import migrate
 pytestmark = pytest.mark.anyio
 
 
-def described(connection: Connection) -> dict[str, object]:
-    """All tables with columns, keys, constraints and indexes, in words that can be compared."""
+def description(connection: Connection) -> dict[str, object]:
+    """Return all tables with columns, keys, constraints and indexes, in a comparable form."""
     look = inspect(connection)
     return {
         table: (
@@ -44,42 +44,42 @@ def described(connection: Connection) -> dict[str, object]:
     }
 
 
-def is_ours(name: str | None, *_: object) -> bool:
-    """No metadata names each engine's index of the library, nor the job queue's tables."""
+def is_in_metadata(name: str | None, *_: object) -> bool:
+    """Return whether the metadata has this name: not an engine's index of the library, nor a table of the job queue."""
     return not str(name).startswith(("library_search", "procrastinate_"))
 
 
-async def test_a_new_database_and_a_migrated_one_have_the_same_schema(database: str) -> None:
+async def test_new_and_migrated_databases_have_the_same_schema(database: str) -> None:
     async with open_store(database):
         pass
     with engine_of(database).connect() as connection:
-        made = described(connection)
+        made = description(connection)
         metadata.drop_all(connection)
         connection.exec_driver_sql("DROP TABLE alembic_version")
         connection.commit()
         migrate(connection)
         connection.commit()
-        assert described(connection) == made
-        context = MigrationContext.configure(connection, opts={"include_name": is_ours})
+        assert description(connection) == made
+        context = MigrationContext.configure(connection, opts={"include_name": is_in_metadata})
         differences = compare_metadata(context, metadata)
         assert differences == []
     assert fetch_rows(database, "SELECT version_num FROM alembic_version") == [(HEAD,)]
 
 
-def script() -> ScriptDirectory:
-    """The migrations."""
+def migrations() -> ScriptDirectory:
+    """Return the migrations."""
     config = Config()
     config.set_main_option("script_location", str(Path(toolcrib.store.__file__).parent / "migrations"))
     return ScriptDirectory.from_config(config)
 
 
-def test_the_list_of_revisions_is_what_the_files_say() -> None:
-    in_order = tuple(revision.revision for revision in reversed(list(script().walk_revisions())))
+def test_list_of_revisions_matches_the_migration_files() -> None:
+    in_order = tuple(revision.revision for revision in reversed(list(migrations().walk_revisions())))
     assert in_order == REVISIONS
-    assert script().get_heads() == [HEAD]
+    assert migrations().get_heads() == [HEAD]
 
 
-async def test_an_older_database_is_migrated_when_it_is_opened(database: str) -> None:
+async def test_older_database_is_migrated_when_it_is_opened(database: str) -> None:
     run(database, "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)")
     async with open_store(database) as store:
         await save_names(store, [("f", "n", "s", "t")])
@@ -87,8 +87,8 @@ async def test_an_older_database_is_migrated_when_it_is_opened(database: str) ->
     assert fetch_rows(database, "SELECT version_num FROM alembic_version") == [(HEAD,)]
 
 
-async def test_stored_principals_get_the_id_of_the_token_that_they_mean(database: str) -> None:
-    """A token that was created after the answer or the schedule is a later one of the same name."""
+async def test_migration_binds_stored_principals_to_their_token_ids(database: str) -> None:
+    """A token created after the answer or the schedule is a later one of the same name."""
     async with open_store(database) as store:
         token, _ = await NamedTokens(store).create("laptop")
         before, after = token.created_at - timedelta(days=1), token.created_at + timedelta(days=1)
@@ -99,7 +99,7 @@ async def test_stored_principals_get_the_id_of_the_token_that_they_mean(database
             await save_rule(store, rule)
             await save_schedule(store, Schedule(id, id, "a", "p", "/", Cadence(every_seconds=60), at, creator=session))
     with engine_of(database).begin() as connection, Operations.context(MigrationContext.configure(connection)):
-        script().get_revision("0014").module.upgrade()
+        migrations().get_revision("0014").module.upgrade()
     async with open_store(database) as store:
         rules = {rule.id: rule.principal.token_id for rule in await load_rules(store) if rule.principal is not None}
         assert rules == {"old": "revoked", "new": token.id}
@@ -107,7 +107,7 @@ async def test_stored_principals_get_the_id_of_the_token_that_they_mean(database
         assert {each.token_id for each in creators if each is not None} == {"revoked", token.id}
 
 
-async def test_a_newer_database_is_refused_and_left_alone(database: str) -> None:
+async def test_newer_database_is_refused_and_unchanged(database: str) -> None:
     async with open_store(database):
         pass
     run(database, "UPDATE alembic_version SET version_num = '9999'", "DROP TABLE names")
@@ -121,8 +121,8 @@ async def test_a_newer_database_is_refused_and_left_alone(database: str) -> None
         fetch_rows(database, "SELECT * FROM names")
 
 
-async def test_a_schema_that_cannot_be_made_leaves_nothing_behind(database: str) -> None:
-    run(database, "CREATE TABLE names (somebody TEXT)")
+async def test_failed_schema_creation_is_rolled_back(database: str) -> None:
+    run(database, "CREATE TABLE names (note TEXT)")
     with pytest.raises((Unavailable, DatabaseError), match="exists"):
         async with open_store(database):
             pass

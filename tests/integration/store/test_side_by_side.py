@@ -1,4 +1,4 @@
-"""Nodes of one version and the next on one database: what a revision may change, and which schemas are accepted."""
+"""Nodes of two versions on one database: what a migration may change, and which schemas are accepted."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ Shape = dict[str, Any]
 
 
 def shape(connection: Connection) -> Shape:
-    """What statements of programs depend on: columns, keys and constraints of all tables."""
+    """Return what statements of programs depend on: columns, keys and constraints of all tables."""
     look = inspect(connection)
     return {
         table: {
@@ -33,7 +33,7 @@ def shape(connection: Connection) -> Shape:
 
 
 def breaks(before: Shape, after: Shape) -> list[str]:
-    """What a program that knows the earlier schema would fail at with the later one."""
+    """Return the changes that would break a program that expects the earlier schema."""
     found = [f"table {table} was removed" for table in before if table not in after]
     for table, old in before.items():
         new = after.get(table)
@@ -111,6 +111,6 @@ async def test_url_of_another_database_is_refused(url: str) -> None:
 async def test_url_with_several_hosts_reaches_the_one_that_accepts_writes(postgres_url: str, tmp_path: Path) -> None:
     host = str(fetch_rows(postgres_url, "SHOW unix_socket_directories")[0][0])
     query = f"host={tmp_path},{host}&target_session_attrs=read-write&options={postgres_url.partition('options=')[2]}"
-    for hosts in ("", "127.0.0.1:1,[::1]:2"):  # those of the query count
+    for hosts in ("", "127.0.0.1:1,[::1]:2"):  # the hosts in the query take precedence
         async with open_store(f"postgresql://postgres@{hosts}/postgres?{query}&port=5432") as store:
             assert await load_names(store) == []

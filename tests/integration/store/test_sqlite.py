@@ -1,4 +1,4 @@
-"""What the store promises of its SQLite file: private, one transaction for each turn, and no fault that lasts."""
+"""The SQLite file of the store: private, one transaction per turn of the loop, and no lasting faults."""
 
 import asyncio
 import os
@@ -57,14 +57,14 @@ async def test_all_files_are_private_under_any_umask(path: Path, sqlite_url: str
         os.umask(before)
 
 
-async def test_a_file_that_others_could_read_is_made_private(path: Path, sqlite_url: str) -> None:
+async def test_readable_file_is_made_private(path: Path, sqlite_url: str) -> None:
     make(path, mode=0o644)
     async with open_store(sqlite_url):
         assert mode(path) == 0o600
 
 
-async def refused(url: str) -> str:
-    """The code with which the store refuses to open."""
+async def refusal_code(url: str) -> str:
+    """Return the code of the error with which the store refuses to open."""
     with pytest.raises(ConfigError) as raised:
         async with open_store(url):
             pass
@@ -72,26 +72,26 @@ async def refused(url: str) -> str:
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
-async def test_a_link_in_the_place_of_a_file_is_refused(path: Path, sqlite_url: str, suffix: str) -> None:
+async def test_symlink_instead_of_a_file_is_refused(path: Path, sqlite_url: str, suffix: str) -> None:
     target = sibling(path, ".target")
     make(target)
     link(sibling(path, suffix), target)
-    assert await refused(sqlite_url) == "file.unsafe"
+    assert await refusal_code(sqlite_url) == "file.unsafe"
     assert size(target) == 0
 
 
-async def test_a_directory_in_the_place_of_the_file_is_refused(path: Path, sqlite_url: str) -> None:
+async def test_directory_instead_of_the_file_is_refused(path: Path, sqlite_url: str) -> None:
     make_directory(path)
-    assert await refused(sqlite_url) == "file.unsafe"
+    assert await refusal_code(sqlite_url) == "file.unsafe"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-async def test_a_file_of_another_user_is_refused(path: Path, sqlite_url: str) -> None:
+async def test_file_of_another_user_is_refused(path: Path, sqlite_url: str) -> None:
     make(path, owner=12345)
-    assert await refused(sqlite_url) == "file.unsafe"
+    assert await refusal_code(sqlite_url) == "file.unsafe"
 
 
-async def test_a_missing_directory_and_a_file_that_is_no_database_are_told_apart(path: Path) -> None:
+async def test_missing_directory_and_invalid_file_have_different_errors(path: Path) -> None:
     with pytest.raises(Unavailable, match="No such file"):
         async with open_store(f"sqlite:///{path.parent}/nowhere/toolcrib.db"):
             pass
@@ -102,11 +102,11 @@ async def test_a_missing_directory_and_a_file_that_is_no_database_are_told_apart
 
 
 @pytest.mark.parametrize("url", ["mysql://localhost/x", "sqlite://", "nonsense"])
-async def test_an_address_of_no_known_kind_is_a_wrong_setting(url: str) -> None:
-    assert await refused(url) == "settings.invalid"
+async def test_unknown_kind_of_address_is_a_setting_error(url: str) -> None:
+    assert await refusal_code(url) == "settings.invalid"
 
 
-async def test_requests_that_keep_coming_together_share_one_transaction(path: Path, sqlite_url: str) -> None:
+async def test_concurrent_writes_share_one_transaction(path: Path, sqlite_url: str) -> None:
     async with open_store(sqlite_url) as store:
         for turn in range(3):
             before = commits_in_log(path)
@@ -115,7 +115,7 @@ async def test_requests_that_keep_coming_together_share_one_transaction(path: Pa
             assert commits_in_log(path) == before + 1 or turn == 0
 
 
-async def test_a_full_disk_fails_writes_and_frees_them_again_without_a_restart(path: Path, sqlite_url: str) -> None:
+async def test_writes_fail_on_a_full_disk_and_work_again_without_a_restart(path: Path, sqlite_url: str) -> None:
     async with open_store(sqlite_url) as store:
         await store.write(insert(names).values(form="f", name="before", server="s", tool="before"))
         with file_size_limit(size(sibling(path, "-wal")) + 100):
@@ -130,38 +130,38 @@ async def test_a_full_disk_fails_writes_and_frees_them_again_without_a_restart(p
     assert fetch_rows(sqlite_url, "SELECT name FROM names ORDER BY name") == [("after",), ("before",)]
 
 
-async def test_a_lock_of_another_process_is_waited_for_without_stopping_the_loop(path: Path, sqlite_url: str) -> None:
+async def test_waiting_for_a_lock_does_not_block_the_loop(path: Path, sqlite_url: str) -> None:
     async with open_store(sqlite_url) as store:
-        stranger = sqlite3.connect(path, isolation_level=None)
-        stranger.execute("BEGIN IMMEDIATE")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
         turns = 0
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(store.write, insert(names).values(form="f", name="n", server="s", tool="t"))
             with anyio.fail_after(5):
                 for turns in range(1, 11):  # noqa: B007
                     await anyio.sleep(0.01)
-            stranger.execute("COMMIT")
-        stranger.close()
+            other.execute("COMMIT")
+        other.close()
         assert turns == 10
     assert fetch_rows(sqlite_url, "SELECT name FROM names") == [("n",)]
 
 
-async def test_a_lock_that_stays_fails_writes_until_it_is_gone(
+async def test_writes_fail_while_a_lock_is_held_and_work_again_afterwards(
     path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolcrib.store.sqlite._PATIENCE", 0.1)
     async with open_store(sqlite_url) as store:
-        stranger = sqlite3.connect(path, isolation_level=None)
-        stranger.execute("BEGIN IMMEDIATE")
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
         for _ in range(2):
             with pytest.raises(Unavailable, match="locked"), anyio.fail_after(5):
                 await store.write(insert(names).values(form="f", name="n", server="s", tool="t"))
-        stranger.execute("COMMIT")
-        stranger.close()
+        other.execute("COMMIT")
+        other.close()
         assert await store.write(insert(names).values(form="f", name="n", server="s", tool="t")) == (1,)
 
 
-async def test_a_damaged_file_is_unavailable_and_not_a_crash(path: Path, sqlite_url: str) -> None:
+async def test_damaged_file_is_reported_as_damaged(path: Path, sqlite_url: str) -> None:
     async with open_store(sqlite_url) as store:
         await store.write(insert(names).values(form="f", name="n", server="s", tool="t"))
     damage(path)
@@ -171,7 +171,7 @@ async def test_a_damaged_file_is_unavailable_and_not_a_crash(path: Path, sqlite_
     assert raised.value.code == "database.damaged"
 
 
-async def test_the_log_moves_into_the_file_while_the_store_works(path: Path, sqlite_url: str) -> None:
+async def test_write_ahead_log_is_checkpointed_during_operation(path: Path, sqlite_url: str) -> None:
     async with open_store(sqlite_url) as store:
         before = size(path)
         for number in range(10_000):
@@ -182,13 +182,13 @@ async def test_the_log_moves_into_the_file_while_the_store_works(path: Path, sql
     pytest.fail("The log was never moved.")
 
 
-async def test_power_waits_for_the_disk_and_keeps_the_same_promises(sqlite_url: str) -> None:
+async def test_power_durability_stores_writes(sqlite_url: str) -> None:
     async with open_store(sqlite_url, durability="power") as store:
         assert await store.write(insert(names).values(form="f", name="n", server="s", tool="t")) == (1,)
     assert fetch_rows(sqlite_url, "SELECT name FROM names") == [("n",)]
 
 
-async def test_postgresql_without_its_extra_says_how_to_add_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_postgresql_without_its_extra_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     monkeypatch.delitem(sys.modules, "toolcrib.store.postgres", raising=False)
     with pytest.raises(Unavailable) as raised:
@@ -197,7 +197,7 @@ async def test_postgresql_without_its_extra_says_how_to_add_it(monkeypatch: pyte
     assert raised.value.hint == "pip install 'toolcrib[postgres]'"
 
 
-def test_neither_a_new_nor_a_current_database_needs_alembic_or_psycopg(sqlite_url: str) -> None:
+def test_opening_a_current_database_imports_neither_alembic_nor_psycopg(sqlite_url: str) -> None:
     program = f"""
 import asyncio, sys
 from toolcrib.store.engine import open_store
@@ -212,7 +212,7 @@ print([name for name in ("alembic", "psycopg") if name in sys.modules])
     assert done.stdout == "[]\n"
 
 
-async def test_a_row_that_was_added_past_the_store_is_read(sqlite_url: str) -> None:
+async def test_row_written_without_the_store_is_read(sqlite_url: str) -> None:
     async with open_store(sqlite_url) as store:
         run(sqlite_url, "INSERT INTO names VALUES ('f', 'n', 's', 't')")
         found = await store.read(lambda connection: connection.scalars(select(names.c.name)).all())

@@ -1,4 +1,4 @@
-"""What the store promises on either engine: order, all or nothing, and a fault that reaches only its own caller."""
+"""The store on both engines: order, atomic writes, and faults that reach only their own caller."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,17 +22,17 @@ def named(name: str, form: str = "endpoint") -> dict[str, str]:
     return {"form": form, "name": name, "server": "s", "tool": name}
 
 
-async def crowd(store: Store) -> None:
+async def expect_concurrency(store: Store) -> None:
     """Make the store expect many requests at once, which it then commits together."""
-    await asyncio.gather(*(store.write(delete(names).where(names.c.name == "nobody")) for _ in range(5)))
+    await asyncio.gather(*(store.write(delete(names).where(names.c.name == "missing")) for _ in range(5)))
 
 
-async def kept(store: Store) -> set[str]:
+async def stored_names(store: Store) -> set[str]:
     return set(await store.read(lambda connection: connection.scalars(select(names.c.name)).all()))
 
 
-class Numbers(Log[str]):
-    """A log that counts and keeps a word; `bad` cannot be made into a row."""
+class WordLog(Log[str]):
+    """A log of words; `bad` cannot be converted into a row."""
 
     table = audit
     head: int = 0
@@ -60,7 +60,7 @@ class Numbers(Log[str]):
         self.durable.append(self.head)
 
 
-async def test_a_write_tells_how_many_rows_each_statement_touched(database: str) -> None:
+async def test_write_returns_the_row_count_of_each_statement(database: str) -> None:
     async with open_store(database) as store:
         counts = await store.write(
             Many(insert(names), [named("a"), named("b"), named("c")]),
@@ -68,55 +68,55 @@ async def test_a_write_tells_how_many_rows_each_statement_touched(database: str)
             delete(names).where(names.c.name == "nothing"),
         )
         assert counts == (3, 2, 0)
-        assert await kept(store) == {"a", "b", "c"}
+        assert await stored_names(store) == {"a", "b", "c"}
 
 
-async def test_what_was_written_is_there_after_opening_again(database: str) -> None:
+async def test_written_rows_survive_a_restart(database: str) -> None:
     async with open_store(database) as store:
         await store.write(insert(names).values(**named("a")))
     async with open_store(database) as store:
-        assert await kept(store) == {"a"}
+        assert await stored_names(store) == {"a"}
 
 
-async def test_a_broken_constraint_fails_only_the_request_that_broke_it(database: str) -> None:
+async def test_constraint_violation_fails_only_its_own_request(database: str) -> None:
     async with open_store(database) as store:
         await store.write(insert(names).values(**named("taken")))
-        await crowd(store)
+        await expect_concurrency(store)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(store.write, insert(names).values(**named("before")))
-            tasks.start_soon(_refused, store, insert(names).values(**named("taken")))
+            tasks.start_soon(_assert_refused, store, insert(names).values(**named("taken")))
             tasks.start_soon(store.write, insert(names).values(**named("after")))
-        assert await kept(store) == {"taken", "before", "after"}
+        assert await stored_names(store) == {"taken", "before", "after"}
 
 
-async def _refused(store: Store, *statements: Any) -> None:
+async def _assert_refused(store: Store, *statements: Any) -> None:
     with pytest.raises(ConstraintError):
         await store.write(*statements)
 
 
-async def test_the_statements_of_one_write_are_kept_all_or_none(database: str) -> None:
+async def test_statements_of_one_write_are_atomic(database: str) -> None:
     async with open_store(database) as store:
         await store.write(insert(names).values(**named("taken")))
-        await _refused(store, insert(names).values(**named("first")), insert(names).values(**named("taken")))
-        await _refused(store, Many(insert(names), [named("second"), named("second")]))
-        assert await kept(store) == {"taken"}
+        await _assert_refused(store, insert(names).values(**named("first")), insert(names).values(**named("taken")))
+        await _assert_refused(store, Many(insert(names), [named("second"), named("second")]))
+        assert await stored_names(store) == {"taken"}
 
 
-async def test_a_statement_the_database_cannot_understand_fails_only_its_caller(database: str) -> None:
+async def test_invalid_statement_fails_only_its_caller(database: str) -> None:
     async with open_store(database) as store:
-        await crowd(store)
+        await expect_concurrency(store)
         run(database, "ALTER TABLE names RENAME COLUMN tool TO other")
         wrong = asyncio.ensure_future(store.write(insert(names).values(**named("a"))))
-        numbers = Numbers()
+        numbers = WordLog()
         right = store.append(numbers, "word")
         assert await right == 1
         with pytest.raises(Exception, match="tool"):
             await wrong
 
 
-async def test_requests_of_one_turn_run_in_the_order_they_came_in(database: str) -> None:
+async def test_concurrent_requests_run_in_order(database: str) -> None:
     async with open_store(database) as store:
-        await crowd(store)
+        await expect_concurrency(store)
         results = await asyncio.gather(
             store.write(insert(names).values(**named("a"))),
             store.write(delete(names).where(names.c.name == "a")),
@@ -126,24 +126,24 @@ async def test_requests_of_one_turn_run_in_the_order_they_came_in(database: str)
         assert results == [(1,), (1,), (1,), (1,)]
 
 
-async def test_a_cancelled_caller_leaves_its_request_and_the_batch_alone(database: str) -> None:
+async def test_cancelled_caller_does_not_affect_the_batch(database: str) -> None:
     async with open_store(database) as store:
-        await crowd(store)
-        numbers = Numbers()
+        await expect_concurrency(store)
+        numbers = WordLog()
         waiting = [store.append(numbers, f"word {number}") for number in range(5)]
         waiting[1].cancel()
         with anyio.move_on_after(0):
             await store.write(insert(names).values(**named("a")))
         assert [await waiting[index] for index in (0, 2, 3, 4)] == [1, 3, 4, 5]
-        assert await kept(store) == {"a"}
+        assert await stored_names(store) == {"a"}
     assert len(fetch_rows(database, "SELECT id FROM audit")) == 5
 
 
-async def test_a_row_that_cannot_be_made_leaves_no_gap_and_stops_nobody_else(database: str) -> None:
+async def test_invalid_row_leaves_no_gap_and_fails_only_its_caller(database: str) -> None:
     async with open_store(database) as store:
-        numbers = Numbers()
+        numbers = WordLog()
         assert await store.append(numbers, "one") == 1
-        await crowd(store)
+        await expect_concurrency(store)
         bad = store.append(numbers, "bad")
         other = asyncio.ensure_future(store.write(insert(names).values(**named("a"))))
         good = store.append(numbers, "two")
@@ -153,44 +153,44 @@ async def test_a_row_that_cannot_be_made_leaves_no_gap_and_stops_nobody_else(dat
         assert numbers.durable[-1] == 2
 
 
-async def test_a_log_goes_on_where_another_process_left_it(database: str) -> None:
+async def test_log_continues_after_rows_of_another_process(database: str) -> None:
     async with open_store(database) as store:
-        numbers = Numbers()
-        assert await store.append(numbers, "ours") == 1
-        await crowd(store)
-        run(database, "INSERT INTO audit (id, hash, at, phase, body) VALUES (2, 'theirs', 'at', 'intent', '')")
+        numbers = WordLog()
+        assert await store.append(numbers, "own") == 1
+        await expect_concurrency(store)
+        run(database, "INSERT INTO audit (id, hash, at, phase, body) VALUES (2, 'other', 'at', 'intent', '')")
         first, second = store.append(numbers, "three"), store.append(numbers, "four")
         assert (await first, await second) == (3, 4)
         assert fetch_rows(database, "SELECT hash FROM audit ORDER BY id") == [
-            ("ours",),
-            ("theirs",),
+            ("own",),
+            ("other",),
             ("three",),
             ("four",),
         ]
 
 
-async def test_a_read_cannot_write(database: str) -> None:
+async def test_read_cannot_write(database: str) -> None:
     async with open_store(database) as store:
         with pytest.raises(Unavailable) as raised:
             await store.read(lambda connection: connection.execute(insert(names).values(**named("a"))).rowcount)
         assert raised.value.code == "database.unavailable"
-        assert await kept(store) == set()
+        assert await stored_names(store) == set()
 
 
-async def test_a_fault_in_a_query_is_not_blamed_on_the_database(database: str) -> None:
+async def test_exception_in_a_read_function_is_raised_unchanged(database: str) -> None:
     def broken(_: Connection) -> None:
         raise ValueError("mine")
 
     async with open_store(database) as store:
         with pytest.raises(ValueError, match="mine"):
             await store.read(broken)
-        assert await kept(store) == set()
+        assert await stored_names(store) == set()
 
 
-async def test_what_waits_when_the_store_closes_is_kept_and_what_comes_later_is_refused(database: str) -> None:
+async def test_pending_rows_are_stored_on_close_and_later_ones_refused(database: str) -> None:
     async with open_store(database) as store:
-        await crowd(store)
-        numbers = Numbers()
+        await expect_concurrency(store)
+        numbers = WordLog()
         waiting = store.append(numbers, "last")
     assert await waiting == 1
     with pytest.raises(Unavailable) as raised:
@@ -199,13 +199,13 @@ async def test_what_waits_when_the_store_closes_is_kept_and_what_comes_later_is_
     assert fetch_rows(database, "SELECT hash FROM audit") == [("last",)]
 
 
-async def test_many_reads_and_writes_at_once_all_finish(database: str) -> None:
+async def test_concurrent_reads_and_writes_finish(database: str) -> None:
     async with open_store(database) as store:
-        numbers = Numbers()
+        numbers = WordLog()
 
         async def work(number: int) -> None:
             await store.append(numbers, str(number))
-            await kept(store)
+            await stored_names(store)
 
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
@@ -226,14 +226,14 @@ STRANGE = (
 )
 
 
-async def test_names_of_any_characters_come_back_as_they_were(database: str) -> None:
+async def test_names_with_any_characters_are_loaded_unchanged(database: str) -> None:
     rows = [("endpoint", f"name_{number}", text, text) for number, text in enumerate(STRANGE)]
     async with open_store(database) as store:
         await save_names(store, rows)
         assert sorted(await load_names(store)) == sorted(rows)
 
 
-async def test_taken_names_are_left_as_they_are_and_reported(database: str) -> None:
+async def test_conflicting_names_are_reported_and_unchanged(database: str) -> None:
     async with open_store(database) as store:
         assert await save_names(store, [("endpoint", "a", "s", "t")])
         for number, clash in enumerate((("endpoint", "a", "s", "other"), ("endpoint", "other", "s", "t"))):
@@ -250,12 +250,12 @@ async def test_thousands_of_names_are_saved_at_once(database: str) -> None:
         assert len(await load_names(store)) == 2000
 
 
-async def test_two_stores_may_open_a_new_database_at_the_same_time(database: str) -> None:
+async def test_several_stores_open_a_new_database_concurrently(database: str) -> None:
     opened: list[set[str]] = []
 
     async def open_it() -> None:
         async with open_store(database) as store:
-            opened.append(await kept(store))
+            opened.append(await stored_names(store))
 
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:

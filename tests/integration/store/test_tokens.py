@@ -1,4 +1,4 @@
-"""Named tokens on both databases: the secret is told once, works until it is revoked, and is never kept."""
+"""Named tokens on both databases: shown once, valid until revoked, stored only as a digest."""
 
 import hashlib
 from collections.abc import AsyncGenerator
@@ -23,7 +23,9 @@ async def store(database: str) -> AsyncGenerator[Store]:
         yield opened
 
 
-async def test_a_token_is_told_once_and_stands_for_its_principal(store: Store, database: str) -> None:
+async def test_created_token_authenticates_its_principal_and_only_its_digest_is_stored(
+    store: Store, database: str
+) -> None:
     tokens = NamedTokens(store)
     token, secret = await tokens.create("laptop", agent="reviewer", source="api", mode="plan", may_approve=True)
     assert secret.startswith("tcb_")
@@ -39,7 +41,7 @@ async def test_a_token_is_told_once_and_stands_for_its_principal(store: Store, d
     assert token.digest.hex() not in repr(token.to_json())
 
 
-async def test_tokens_work_after_a_restart(store: Store) -> None:
+async def test_tokens_are_valid_after_a_restart(store: Store) -> None:
     token, secret = await NamedTokens(store).create("laptop")
     tokens = NamedTokens(store)
     principals = Principals(OWNER_TOKEN, tokens)
@@ -50,7 +52,7 @@ async def test_tokens_work_after_a_restart(store: Store) -> None:
     assert credential.principal == Principal("token", "laptop", "ide", "acceptEdits", token_id=token.id)
 
 
-async def test_a_revoked_token_is_refused_at_once_and_what_is_open_under_it_ends(store: Store) -> None:
+async def test_revoked_token_is_refused_and_ends_its_open_connections(store: Store) -> None:
     ended: list[Principal] = []
     tokens = NamedTokens(store)
     tokens.listen(ended.append)
@@ -74,7 +76,7 @@ async def test_a_revoked_token_is_refused_at_once_and_what_is_open_under_it_ends
         await tokens.revoke("laptop")
 
 
-async def test_a_name_is_free_again_once_its_token_is_revoked(store: Store) -> None:
+async def test_name_of_a_revoked_token_can_be_reused(store: Store) -> None:
     tokens = NamedTokens(store)
     _, old = await tokens.create("laptop")
     with pytest.raises(Conflict) as raised:
@@ -88,21 +90,21 @@ async def test_a_name_is_free_again_once_its_token_is_revoked(store: Store) -> N
     assert [(token.name, token.revoked_at) for token in await tokens.list()] == [("laptop", None)]
 
 
-async def test_what_another_crib_revoked_or_made_is_taken_up(store: Store) -> None:
+async def test_revocation_by_another_crib_is_noticed(store: Store) -> None:
     one, two = NamedTokens(store), NamedTokens(store)
     _, secret = await one.create("laptop")
     await two.refresh()
-    seen = Principals(OWNER_TOKEN, two).authenticate(secret.encode())
-    assert seen is not None
-    assert seen.ended is not None
+    credential = Principals(OWNER_TOKEN, two).authenticate(secret.encode())
+    assert credential is not None
+    assert credential.ended is not None
     await one.revoke("laptop")
     await two.refresh()
-    assert seen.ended.is_set()
+    assert credential.ended.is_set()
     assert Principals(OWNER_TOKEN, two).authenticate(secret.encode()) is None
 
 
 @pytest.mark.parametrize("name", ["", "owner", "Owner", "a b", "a/b", "x" * 101, "ü", "a\n"])
-async def test_a_name_that_would_mislead_is_refused(store: Store, name: str) -> None:
+async def test_misleading_name_is_refused(store: Store, name: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
         await NamedTokens(store).create(name)
     assert raised.value.code == "token.name"
@@ -120,7 +122,7 @@ async def test_revoked_tokens_stay_listed(store: Store) -> None:
     ]
 
 
-async def test_a_token_that_may_approve_reaches_approvals_until_it_is_revoked(store: Store) -> None:
+async def test_token_with_approval_permission_reaches_approvals_until_revoked(store: Store) -> None:
     tokens = NamedTokens(store)
     principals = Principals(OWNER_TOKEN, tokens)
     phone, _ = await tokens.create("phone", source="api", may_approve=True)

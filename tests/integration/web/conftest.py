@@ -1,4 +1,4 @@
-"""Fixtures of the tests that need a crib on the network."""
+"""Fixtures for tests that need a crib on the network."""
 
 import sys
 from collections.abc import AsyncGenerator
@@ -11,7 +11,7 @@ from integration.web.crib import Running, running_crib
 
 @pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """The loop that the crib runs on where there is one."""
+    """The event loop that the crib uses on this system."""
     return "asyncio", {"use_uvloop": sys.platform != "win32"}
 
 

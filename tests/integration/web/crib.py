@@ -1,4 +1,4 @@
-"""A crib on a free port, with tools that a test can wait for."""
+"""A crib on a free port, with tools that tests can wait for."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -18,15 +18,15 @@ from toolcrib.web.run import Holding, hold
 
 
 @dataclass
-class Workbench:
-    """What the tools of these tests did."""
+class BenchTools:
+    """The tools of the server `bench`, and events of their calls."""
 
     started: anyio.Event = field(default_factory=anyio.Event)
     cancelled: anyio.Event = field(default_factory=anyio.Event)
     release: anyio.Event = field(default_factory=anyio.Event)
 
     def server(self) -> ToolServer:
-        """The server `bench`."""
+        """Return the server `bench`."""
 
         @tool(read_only=True)
         async def echo(text: str, times: int = 1) -> str:
@@ -54,24 +54,24 @@ class Workbench:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A held crib, its tools, and how to ask it."""
+    """A running crib, its tools and its clients."""
 
     holding: Holding
-    bench: Workbench
+    bench: BenchTools
     token: str
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address of the crib."""
         return self.holding.info.url
 
     @property
     def port(self) -> int:
-        """The port of it."""
+        """The port of the crib."""
         return self.holding.crib.port
 
     def client(self, *, token: bool = True) -> httpx2.AsyncClient:
-        """An HTTP client, with the owner's token or without."""
+        """Return an HTTP client, with or without the owner's token."""
         headers = {"authorization": f"Bearer {self.token}"} if token else {}
         return httpx2.AsyncClient(
             base_url=self.url, headers=headers, timeout=stretched(10), trust_env=False, verify=PLAIN
@@ -82,10 +82,10 @@ class Running:
 async def running_crib(
     home: Path, limits: WireLimits | None = None, settings: Settings | None = None
 ) -> AsyncGenerator[Running]:
-    """A crib on a free port while the block runs."""
+    """Run a crib on a free port."""
     settings = settings or Settings(home=home)
     environment = Environment({"HOME": str(home.parent)})
     async with hold(settings, kind="serve", port=0, environment=environment, limits=limits) as holding:
-        bench = Workbench()
+        bench = BenchTools()
         holding.crib.register(bench.server())
         yield Running(holding, bench, owner_token(holding.crib.home))

@@ -11,7 +11,7 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from integration.web.crib import Running, running_crib
-from integration.web.talks import BOUND, Talk, frames, kind, talking
+from integration.web.session_client import BOUND, SessionClient, frames, kind, open_session_client
 from toolcrib.model.json import JsonObject
 from toolcrib.model.sessions import SessionEvent
 from toolcrib.web.api_client.api_client import ApiClient
@@ -20,23 +20,23 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def talk(running: Running, tmp_path: Path) -> AsyncGenerator[Talk]:
+async def sessions(running: Running, tmp_path: Path) -> AsyncGenerator[SessionClient]:
     """A crib whose sessions play scripts."""
     cwd = tmp_path / "project"
     cwd.mkdir()
-    async with talking(running, cwd) as talk:
-        talk.runner.scripts["long"] = [
+    async with open_session_client(running, cwd) as sessions:
+        sessions.runner.scripts["long"] = [
             {"blocks": [{"text": f"Step {number}."}, {"tool": "mcp__bench__echo", "input": {"text": str(number)}}]}
             for number in range(30)
         ] + [{"blocks": [{"text": "The end."}]}]
-        yield talk
+        yield sessions
 
 
-async def spoken(talk: Talk) -> tuple[str, list[JsonObject]]:
+async def spoken(sessions: SessionClient) -> tuple[str, list[JsonObject]]:
     """A session that has said something long, and all its events."""
-    id = await talk.create(mode="acceptEdits")
-    await talk.say(id, "[[script:long]]")
-    return id, await talk.until_done(id)
+    id = await sessions.create(mode="acceptEdits")
+    await sessions.send(id, "[[script:long]]")
+    return id, await sessions.until_done(id)
 
 
 @asynccontextmanager
@@ -62,8 +62,8 @@ async def _cutting(port: int, chance: random.Random) -> AsyncGenerator[tuple[str
         tasks.cancel_scope.cancel()
 
 
-async def test_every_call_is_announced_then_complete_then_answered_and_the_end_is_last(talk: Talk) -> None:
-    _, events = await spoken(talk)
+async def test_every_call_is_announced_then_complete_then_answered_and_the_end_is_last(sessions: SessionClient) -> None:
+    _, events = await spoken(sessions)
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     for call in {event["toolCallId"] for event in events if "toolCallId" in event}:
         told = [event["kind"] for event in events if event.get("toolCallId") == call]
@@ -71,114 +71,114 @@ async def test_every_call_is_announced_then_complete_then_answered_and_the_end_i
     assert events[-1]["kind"] == "done"
 
 
-async def test_a_reader_that_breaks_off_anywhere_goes_on_without_gap_or_repeat(talk: Talk) -> None:
-    id, events = await spoken(talk)
+async def test_a_reader_that_breaks_off_anywhere_goes_on_without_gap_or_repeat(sessions: SessionClient) -> None:
+    id, events = await spoken(sessions)
     chance = random.Random(7)
     for by_header in (False, True):
         seen: list[JsonObject] = []
         while not seen or seen[-1]["kind"] != "done":
             cut = chance.randint(1, 25) + (seen[-1]["seq"] if seen else 0)
             last = min(cut, len(events))
-            seen += await talk.until(
+            seen += await sessions.until(
                 id, lambda event, last=last: event["seq"] == last, seen[-1]["seq"] if seen else 0, by_header=by_header
             )
         assert seen == events
 
 
-async def test_a_reader_that_comes_and_goes_while_the_agent_speaks_misses_nothing(talk: Talk) -> None:
-    talk.runner.scripts["slow"] = [
+async def test_a_reader_that_comes_and_goes_while_the_agent_speaks_misses_nothing(sessions: SessionClient) -> None:
+    sessions.runner.scripts["slow"] = [
         {"blocks": [{"text": "word " * 12}, {"tool": "mcp__bench__echo", "input": {"text": "x"}}], "chunk_delay_ms": 2}
         for _ in range(15)
     ] + [{"blocks": [{"text": "The end."}]}]
-    id = await talk.create(mode="acceptEdits")
-    await talk.say(id, "[[script:slow]]")
+    id = await sessions.create(mode="acceptEdits")
+    await sessions.send(id, "[[script:slow]]")
     chance = random.Random(11)
     seen: list[JsonObject] = []
     while not seen or seen[-1]["kind"] != "done":
         upto = chance.randint(1, 8) + (seen[-1]["seq"] if seen else 0)
-        seen += await talk.until(
+        seen += await sessions.until(
             id,
             lambda event, upto=upto: event["seq"] == upto or event["kind"] == "done",
             seen[-1]["seq"] if seen else 0,
         )
-    assert seen == await talk.until_done(id)
+    assert seen == await sessions.until_done(id)
     assert [event["seq"] for event in seen] == list(range(1, len(seen) + 1))
 
 
-async def test_what_the_browser_remembers_wins_over_the_address(talk: Talk) -> None:
-    id, events = await spoken(talk)
+async def test_what_the_browser_remembers_wins_over_the_address(sessions: SessionClient) -> None:
+    id, events = await spoken(sessions)
     headers = {"last-event-id": str(len(events) - 1)}
     with anyio.fail_after(BOUND):
-        async with talk.client.stream("GET", f"/api/sessions/{id}/events?after=0", headers=headers) as stream:
+        async with sessions.client.stream("GET", f"/api/sessions/{id}/events?after=0", headers=headers) as stream:
             async for piece in stream.aiter_bytes():
                 assert frames(piece.rpartition(b"\n\n")[0]) == events[-1:]
                 break
 
 
-async def test_without_a_number_a_stream_begins_with_the_request(talk: Talk) -> None:
-    id, events = await spoken(talk)
+async def test_without_a_number_a_stream_begins_with_the_request(sessions: SessionClient) -> None:
+    id, events = await spoken(sessions)
     with anyio.fail_after(BOUND):
-        async with talk.client.stream("GET", f"/api/sessions/{id}/events") as stream:
+        async with sessions.client.stream("GET", f"/api/sessions/{id}/events") as stream:
             assert stream.headers["content-type"].startswith("text/event-stream")
-            await talk.say(id, "[[script:hello]]")
+            await sessions.send(id, "[[script:hello]]")
             async for piece in stream.aiter_bytes():
                 assert frames(piece.rpartition(b"\n\n")[0])[0]["seq"] == events[-1]["seq"] + 1
                 break
 
 
-async def test_a_number_that_was_never_given_is_gone(talk: Talk) -> None:
-    id, events = await spoken(talk)
+async def test_a_number_that_was_never_given_is_gone(sessions: SessionClient) -> None:
+    id, events = await spoken(sessions)
     for after in (len(events) + 1, 2**52):
-        problem = await talk.ask("GET", f"/api/sessions/{id}/events?after={after}", status=410)
+        problem = await sessions.request("GET", f"/api/sessions/{id}/events?after={after}", status=410)
         assert problem["code"] == "feed.gone"
-    problem = await talk.ask("GET", f"/api/sessions/{id}/events?after=-1", status=422)
+    problem = await sessions.request("GET", f"/api/sessions/{id}/events?after=-1", status=422)
     assert problem["code"] == "request.invalid"
-    answer = await talk.client.get(f"/api/sessions/{id}/events", headers={"last-event-id": "x"})
+    answer = await sessions.client.get(f"/api/sessions/{id}/events", headers={"last-event-id": "x"})
     assert (answer.status_code, answer.json()["code"]) == (400, "request.malformed")
 
 
-async def test_many_readers_see_the_same(talk: Talk) -> None:
-    id = await talk.create(mode="acceptEdits")
+async def test_many_readers_see_the_same(sessions: SessionClient) -> None:
+    id = await sessions.create(mode="acceptEdits")
     seen: list[list[JsonObject]] = []
 
     async def read() -> None:
-        seen.append(await talk.until_done(id))
+        seen.append(await sessions.until_done(id))
 
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
             for _ in range(20):
                 tasks.start_soon(read)
-            await talk.say(id, "[[script:long]]")
+            await sessions.send(id, "[[script:long]]")
     assert len(seen) == 20
     assert all(each == seen[0] for each in seen)
 
 
 async def test_old_events_are_read_after_a_restart(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    async with running_crib(home) as running, talking(running, tmp_path) as talk:
-        id = await talk.create()
-        await talk.say(id, "[[script:hello]]")
-        events = await talk.until_done(id)
-    async with running_crib(home) as running, talking(running, tmp_path) as talk:
-        assert await talk.until_done(id) == events
-        await talk.say(id, "[[script:hello]]")
-        more = await talk.until_done(id, events[-1]["seq"])
+    async with running_crib(home) as running, open_session_client(running, tmp_path) as sessions:
+        id = await sessions.create()
+        await sessions.send(id, "[[script:hello]]")
+        events = await sessions.until_done(id)
+    async with running_crib(home) as running, open_session_client(running, tmp_path) as sessions:
+        assert await sessions.until_done(id) == events
+        await sessions.send(id, "[[script:hello]]")
+        more = await sessions.until_done(id, events[-1]["seq"])
         assert more[0]["seq"] == events[-1]["seq"] + 1
 
 
-async def test_a_reader_that_left_is_not_counted_any_more(talk: Talk) -> None:
-    id, _ = await spoken(talk)
-    log = await talk.running.holding.crib.sessions.events(id)
-    await talk.until(id, kind("user_message"))
+async def test_a_reader_that_left_is_not_counted_any_more(sessions: SessionClient) -> None:
+    id, _ = await spoken(sessions)
+    log = await sessions.running.holding.crib.sessions.events(id)
+    await sessions.until(id, kind("user_message"))
     with anyio.fail_after(BOUND):
         while log.readers:
             await anyio.lowlevel.checkpoint()
 
 
-async def test_the_client_takes_a_broken_stream_up_where_it_was(talk: Talk) -> None:
-    id, events = await spoken(talk)
+async def test_the_client_takes_a_broken_stream_up_where_it_was(sessions: SessionClient) -> None:
+    id, events = await spoken(sessions)
     chance = random.Random(3)
-    async with _cutting(talk.running.port, chance) as (url, cuts), ApiClient(url, talk.running.token) as client:
+    async with _cutting(sessions.running.port, chance) as (url, cuts), ApiClient(url, sessions.running.token) as client:
         read: list[SessionEvent] = []
         with anyio.fail_after(BOUND):
             async for event in client.sessions.events(id, 0):
@@ -189,15 +189,15 @@ async def test_the_client_takes_a_broken_stream_up_where_it_was(talk: Talk) -> N
     assert len(cuts) > 2
 
 
-async def test_what_json_cannot_carry_does_not_stop_the_record(talk: Talk) -> None:
+async def test_what_json_cannot_carry_does_not_stop_the_record(sessions: SessionClient) -> None:
     odd = {"text": "half \ud83d a sign", "times": 2**80}
-    talk.runner.scripts["odd"] = [
+    sessions.runner.scripts["odd"] = [
         {"blocks": [{"tool": "mcp__bench__echo", "input": odd}]},
         {"blocks": [{"text": "It goes on."}]},
     ]
-    id = await talk.create(mode="acceptEdits")
-    await talk.say(id, "[[script:odd]]")
-    events = await talk.until_done(id)
+    id = await sessions.create(mode="acceptEdits")
+    await sessions.send(id, "[[script:odd]]")
+    events = await sessions.until_done(id)
     call = next(filter(kind("tool_call_end"), events))
     assert call["arguments"] == {"text": "half \\ud83d a sign", "times": 2**80}
     assert next(filter(kind("tool_result"), events))["isError"]

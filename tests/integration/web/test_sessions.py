@@ -10,7 +10,7 @@ import pytest
 from anyio.abc import TaskStatus
 
 from integration.web.crib import Running
-from integration.web.talks import BOUND, SCRIPTS, Talk, frames, kinds, talking
+from integration.web.session_client import BOUND, SCRIPTS, SessionClient, frames, kinds, open_session_client
 from toolcrib.model.events import Event
 from toolcrib.model.json import JsonObject
 
@@ -18,19 +18,19 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-async def talk(running: Running, tmp_path: Path) -> AsyncGenerator[Talk]:
+async def sessions(running: Running, tmp_path: Path) -> AsyncGenerator[SessionClient]:
     """A crib whose sessions play scripts."""
     cwd = tmp_path / "project"
     cwd.mkdir()
-    async with talking(running, cwd) as talk:
-        yield talk
+    async with open_session_client(running, cwd) as sessions:
+        yield sessions
 
 
-async def test_a_message_is_taken_at_once_and_its_answer_is_in_the_events(talk: Talk) -> None:
-    id = await talk.create()
-    sent = await talk.say(id, "[[script:hello]]")
+async def test_a_message_is_taken_at_once_and_its_answer_is_in_the_events(sessions: SessionClient) -> None:
+    id = await sessions.create()
+    sent = await sessions.send(id, "[[script:hello]]")
     assert sent.keys() == {"messageId", "queued", "seq"}
-    events = await talk.until_done(id)
+    events = await sessions.until_done(id)
     assert kinds(events) == ["user_message", "text_delta", "text_message", "done"]
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert {event["sessionId"] for event in events} == {id}
@@ -40,48 +40,48 @@ async def test_a_message_is_taken_at_once_and_its_answer_is_in_the_events(talk: 
     assert events[-1]["reason"] == "completed"
 
 
-async def test_a_session_is_what_was_asked_for(talk: Talk) -> None:
+async def test_a_session_is_what_was_asked_for(sessions: SessionClient) -> None:
     body = {"agentId": "reviewer", "mode": "plan", "title": "Look", "model": "m1", "source": "scheduler"}
     limits = {"turns": 3, "costUsd": 0.5, "seconds": 60}
-    id = await talk.create(**body, limits=limits)
-    shown = await talk.ask("GET", f"/api/sessions/{id}")
+    id = await sessions.create(**body, limits=limits)
+    shown = await sessions.request("GET", f"/api/sessions/{id}")
     assert {key: shown[key] for key in body} == body
     assert shown["limits"] == limits
-    assert (shown["state"], shown["cwd"], shown["runner"]) == ("idle", str(talk.cwd), "played")
+    assert (shown["state"], shown["cwd"], shown["runner"]) == ("idle", str(sessions.cwd), "played")
     assert (shown["costUsd"], shown["inputTokens"], shown["lastSeq"]) == (0, 0, 0)
 
 
-async def test_a_session_says_where_it_is_and_where_it_came_from(talk: Talk) -> None:
-    body = {"runner": "played", "cwd": str(talk.cwd)}
-    answer = await talk.client.post("/api/sessions", json=body)
+async def test_a_session_says_where_it_is_and_where_it_came_from(sessions: SessionClient) -> None:
+    body = {"runner": "played", "cwd": str(sessions.cwd)}
+    answer = await sessions.client.post("/api/sessions", json=body)
     assert answer.headers["location"] == f"/api/sessions/{answer.json()['id']}"
     assert answer.json()["source"] == "api"
-    from_cli = await talk.client.post(
-        "/api/sessions", json={"runner": "played"}, params={"source": "cli", "cwd": str(talk.cwd)}
+    from_cli = await sessions.client.post(
+        "/api/sessions", json={"runner": "played"}, params={"source": "cli", "cwd": str(sessions.cwd)}
     )
-    assert (from_cli.json()["source"], from_cli.json()["cwd"]) == ("cli", str(talk.cwd))
-    url = await talk.client.post("/api/login")
-    async with talk.running.client(token=False) as browser:
+    assert (from_cli.json()["source"], from_cli.json()["cwd"]) == ("cli", str(sessions.cwd))
+    url = await sessions.client.post("/api/login")
+    async with sessions.running.client(token=False) as browser:
         await browser.get(url.json()["url"])
-        sent = await browser.post("/api/sessions", json=body, headers={"origin": talk.running.url})
+        sent = await browser.post("/api/sessions", json=body, headers={"origin": sessions.running.url})
     assert sent.json()["source"] == "web"
 
 
-async def test_a_session_without_an_agent_has_that_of_its_project(talk: Talk) -> None:
-    below = talk.cwd / "src"
+async def test_a_session_without_an_agent_has_that_of_its_project(sessions: SessionClient) -> None:
+    below = sessions.cwd / "src"
     below.mkdir()
-    await talk.ask("POST", "/api/projects", {"path": str(talk.cwd), "agentId": "reviewer"}, 201)
-    id = await talk.create(cwd=str(below))
-    assert (await talk.ask("GET", f"/api/sessions/{id}"))["agentId"] == "reviewer"
-    other = await talk.create(cwd=str(talk.cwd.parent))
-    assert (await talk.ask("GET", f"/api/sessions/{other}")).get("agentId") is None
+    await sessions.request("POST", "/api/projects", {"path": str(sessions.cwd), "agentId": "reviewer"}, 201)
+    id = await sessions.create(cwd=str(below))
+    assert (await sessions.request("GET", f"/api/sessions/{id}"))["agentId"] == "reviewer"
+    other = await sessions.create(cwd=str(sessions.cwd.parent))
+    assert (await sessions.request("GET", f"/api/sessions/{other}")).get("agentId") is None
 
 
-async def test_an_id_may_be_cut_short_while_it_means_one_session(talk: Talk) -> None:
-    id = await talk.create()
-    assert (await talk.ask("GET", f"/api/sessions/{id[:9]}"))["id"] == id
-    await talk.create()
-    problem = await talk.ask("GET", "/api/sessions/zz", status=404)
+async def test_an_id_may_be_cut_short_while_it_means_one_session(sessions: SessionClient) -> None:
+    id = await sessions.create()
+    assert (await sessions.request("GET", f"/api/sessions/{id[:9]}"))["id"] == id
+    await sessions.create()
+    problem = await sessions.request("GET", "/api/sessions/zz", status=404)
     assert problem["code"] == "session.unknown"
 
 
@@ -97,52 +97,54 @@ async def test_an_id_may_be_cut_short_while_it_means_one_session(talk: Talk) -> 
         ({"surprise": 1}, "request.invalid", 422),
     ],
 )
-async def test_what_cannot_be_a_session_is_refused(talk: Talk, body: JsonObject, code: str, status: int) -> None:
-    given = {"runner": "played", "cwd": str(talk.cwd), **body}
-    problem = await talk.ask("POST", "/api/sessions", given, status)
+async def test_what_cannot_be_a_session_is_refused(
+    sessions: SessionClient, body: JsonObject, code: str, status: int
+) -> None:
+    given = {"runner": "played", "cwd": str(sessions.cwd), **body}
+    problem = await sessions.request("POST", "/api/sessions", given, status)
     assert problem["code"] == code
-    assert await talk.ask("GET", "/api/sessions") == []
+    assert await sessions.request("GET", "/api/sessions") == []
 
 
-async def test_a_session_that_is_not_there_is_not_there_on_any_route(talk: Talk) -> None:
+async def test_a_session_that_is_not_there_is_not_there_on_any_route(sessions: SessionClient) -> None:
     path = "/api/sessions/00000000-0000-0000-0000-000000000000"
     for method, tail, body in [
         ("GET", "", None), ("PATCH", "", {"title": "x"}), ("DELETE", "", None), ("POST", "/fork", {}),
         ("POST", "/messages", {"content": "x"}), ("POST", "/interrupt", None), ("GET", "/events", None),
         ("GET", "/transcript", None), ("POST", "/questions/q", {"answers": {"a": "b"}}),
     ]:  # fmt: skip
-        problem = await talk.ask(method, path + tail, body, 404)
+        problem = await sessions.request(method, path + tail, body, 404)
         assert problem["code"] == "session.unknown", (method, tail)
 
 
-async def test_no_token_reaches_sessions(talk: Talk) -> None:
-    id = await talk.create()
+async def test_no_token_reaches_sessions(sessions: SessionClient) -> None:
+    id = await sessions.create()
     for token in ({"source": "api", "mayApprove": True}, {"source": "cli"}, {"source": "ide"}):
-        made = await talk.ask("POST", "/api/tokens", {"name": f"t-{token['source']}", **token}, 201)
+        made = await sessions.request("POST", "/api/tokens", {"name": f"t-{token['source']}", **token}, 201)
         headers = {"authorization": f"Bearer {made['secret']}"}
         for path in ("/api/sessions", f"/api/sessions/{id}", f"/api/sessions/{id}/events"):
-            answer = await talk.client.get(path, headers=headers)
+            answer = await sessions.client.get(path, headers=headers)
             assert (answer.status_code, answer.json()["code"]) == (404, "route.unknown")
 
 
-async def test_an_empty_message_is_refused(talk: Talk) -> None:
-    id = await talk.create()
+async def test_an_empty_message_is_refused(sessions: SessionClient) -> None:
+    id = await sessions.create()
     for content in ("", "  \n", "x" * 1_000_001):
-        problem = await talk.ask("POST", f"/api/sessions/{id}/messages", {"content": content}, 422)
+        problem = await sessions.request("POST", f"/api/sessions/{id}/messages", {"content": content}, 422)
         assert problem["code"] == "session.message"
-    assert (await talk.ask("GET", f"/api/sessions/{id}"))["lastSeq"] == 0
+    assert (await sessions.request("GET", f"/api/sessions/{id}"))["lastSeq"] == 0
 
 
-async def test_a_message_during_an_answer_waits_and_is_shown_so(talk: Talk) -> None:
-    id = await talk.create(mode="acceptEdits")
-    first = await talk.say(id, "[[script:wait]]")
+async def test_a_message_during_an_answer_waits_and_is_shown_so(sessions: SessionClient) -> None:
+    id = await sessions.create(mode="acceptEdits")
+    first = await sessions.send(id, "[[script:wait]]")
     with anyio.fail_after(BOUND):
-        await talk.running.bench.started.wait()
-    second = await talk.say(id, "[[script:hello]]")
+        await sessions.running.bench.started.wait()
+    second = await sessions.send(id, "[[script:hello]]")
     assert (first["queued"], second["queued"]) == (False, True)
-    talk.running.bench.release.set()
-    before = await talk.until_done(id)
-    events = before + await talk.until_done(id, before[-1]["seq"])
+    sessions.running.bench.release.set()
+    before = await sessions.until_done(id)
+    events = before + await sessions.until_done(id, before[-1]["seq"])
     told = [(event["kind"], event.get("messageId")) for event in events]
     assert told.index(("user_message", second["messageId"])) < told.index(("done", None))
     assert kinds(events).count("done") == 2
@@ -152,74 +154,76 @@ async def test_a_message_during_an_answer_waits_and_is_shown_so(talk: Talk) -> N
     ]
 
 
-async def test_an_interrupt_ends_the_answer_and_what_waits_is_answered_all_the_same(talk: Talk) -> None:
-    id = await talk.create(mode="acceptEdits")
-    assert await talk.ask("POST", f"/api/sessions/{id}/interrupt") == {"interrupted": False}
-    await talk.say(id, "[[script:wait]]")
+async def test_an_interrupt_ends_the_answer_and_what_waits_is_answered_all_the_same(sessions: SessionClient) -> None:
+    id = await sessions.create(mode="acceptEdits")
+    assert await sessions.request("POST", f"/api/sessions/{id}/interrupt") == {"interrupted": False}
+    await sessions.send(id, "[[script:wait]]")
     with anyio.fail_after(BOUND):
-        await talk.running.bench.started.wait()
-        await talk.say(id, "[[script:hello]]")
-        assert await talk.ask("POST", f"/api/sessions/{id}/interrupt") == {"interrupted": True}
-        await talk.running.bench.cancelled.wait()
-    before = await talk.until_done(id)
+        await sessions.running.bench.started.wait()
+        await sessions.send(id, "[[script:hello]]")
+        assert await sessions.request("POST", f"/api/sessions/{id}/interrupt") == {"interrupted": True}
+        await sessions.running.bench.cancelled.wait()
+    before = await sessions.until_done(id)
     assert before[-1]["reason"] == "interrupted"
-    after = await talk.until_done(id, before[-1]["seq"])
+    after = await sessions.until_done(id, before[-1]["seq"])
     assert after[-1]["reason"] == "completed"
 
 
-async def test_mode_model_and_title_can_be_changed_and_the_rest_stays(talk: Talk) -> None:
-    id = await talk.create(title="Before")
-    await talk.say(id, "[[script:hello]]")
-    last = (await talk.until_done(id))[-1]["seq"]
-    changed = await talk.ask("PATCH", f"/api/sessions/{id}", {"mode": "plan"})
+async def test_mode_model_and_title_can_be_changed_and_the_rest_stays(sessions: SessionClient) -> None:
+    id = await sessions.create(title="Before")
+    await sessions.send(id, "[[script:hello]]")
+    last = (await sessions.until_done(id))[-1]["seq"]
+    changed = await sessions.request("PATCH", f"/api/sessions/{id}", {"mode": "plan"})
     assert (changed["mode"], changed["title"]) == ("plan", "Before")
-    told = await talk.until_kind(id, "session_status", last)
+    told = await sessions.until_kind(id, "session_status", last)
     assert told["mode"] == "plan"
-    changed = await talk.ask("PATCH", f"/api/sessions/{id}", {"title": "After", "model": "m2"})
+    changed = await sessions.request("PATCH", f"/api/sessions/{id}", {"title": "After", "model": "m2"})
     assert (changed["mode"], changed["title"], changed["model"]) == ("plan", "After", "m2")
-    assert await talk.ask("PATCH", f"/api/sessions/{id}", {}) == await talk.ask("GET", f"/api/sessions/{id}")
+    assert await sessions.request("PATCH", f"/api/sessions/{id}", {}) == await sessions.request(
+        "GET", f"/api/sessions/{id}"
+    )
     for wrong in ({"mode": "yolo"}, {"title": None}, {"title": ""}, {"source": "web"}, {"cwd": "/"}):
-        assert (await talk.ask("PATCH", f"/api/sessions/{id}", wrong, 422))["code"] == "request.invalid"
+        assert (await sessions.request("PATCH", f"/api/sessions/{id}", wrong, 422))["code"] == "request.invalid"
 
 
-async def test_a_changed_mode_counts_for_the_next_call(talk: Talk) -> None:
-    id = await talk.create(mode="plan")
-    await talk.say(id, "[[script:wait]]")
-    denied = await talk.until_kind(id, "tool_result")
+async def test_a_changed_mode_counts_for_the_next_call(sessions: SessionClient) -> None:
+    id = await sessions.create(mode="plan")
+    await sessions.send(id, "[[script:wait]]")
+    denied = await sessions.until_kind(id, "tool_result")
     assert denied["isError"]
-    last = (await talk.until_done(id))[-1]["seq"]
-    await talk.ask("PATCH", f"/api/sessions/{id}", {"mode": "bypassPermissions"})
-    talk.running.bench.release.set()
-    await talk.say(id, "[[script:wait]]")
-    assert not (await talk.until_kind(id, "tool_result", last))["isError"]
+    last = (await sessions.until_done(id))[-1]["seq"]
+    await sessions.request("PATCH", f"/api/sessions/{id}", {"mode": "bypassPermissions"})
+    sessions.running.bench.release.set()
+    await sessions.send(id, "[[script:wait]]")
+    assert not (await sessions.until_kind(id, "tool_result", last))["isError"]
 
 
-async def test_a_fork_begins_with_all_that_was_said_and_leaves_the_other_alone(talk: Talk) -> None:
-    id = await talk.create(title="One", mode="acceptEdits", source="ide")
-    await talk.say(id, "[[script:echo]]")
-    events = await talk.until_done(id)
-    fork = await talk.ask("POST", f"/api/sessions/{id}/fork", {"title": "Two"}, 201)
+async def test_a_fork_begins_with_all_that_was_said_and_leaves_the_other_alone(sessions: SessionClient) -> None:
+    id = await sessions.create(title="One", mode="acceptEdits", source="ide")
+    await sessions.send(id, "[[script:echo]]")
+    events = await sessions.until_done(id)
+    fork = await sessions.request("POST", f"/api/sessions/{id}/fork", {"title": "Two"}, 201)
     assert (fork["title"], fork["forkedFrom"], fork["source"]) == ("Two", id, "ide")
-    copied = await talk.until_done(fork["id"])
+    copied = await sessions.until_done(fork["id"])
     assert [{**event, "sessionId": id} for event in copied] == events
-    await talk.say(fork["id"], "[[script:hello]]")
-    more = await talk.until_done(fork["id"], copied[-1]["seq"])
+    await sessions.send(fork["id"], "[[script:hello]]")
+    more = await sessions.until_done(fork["id"], copied[-1]["seq"])
     assert kinds(more) == ["user_message", "text_delta", "text_message", "done"]
-    assert (await talk.ask("GET", f"/api/sessions/{id}"))["lastSeq"] == events[-1]["seq"]
-    bare = await talk.client.post(f"/api/sessions/{id}/fork")
+    assert (await sessions.request("GET", f"/api/sessions/{id}"))["lastSeq"] == events[-1]["seq"]
+    bare = await sessions.client.post(f"/api/sessions/{id}/fork")
     assert (bare.status_code, bare.json()["title"]) == (201, "One (fork)")
 
 
-async def test_lists_are_filtered_and_the_last_used_comes_first(talk: Talk, tmp_path: Path) -> None:
+async def test_lists_are_filtered_and_the_last_used_comes_first(sessions: SessionClient, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    first, second = await talk.create(title="first"), await talk.create(title="second", agentId="reviewer")
-    third = await talk.create(title="third", cwd=str(other))
-    await talk.say(first, "[[script:hello]]")
-    await talk.until_done(first)
+    first, second = await sessions.create(title="first"), await sessions.create(title="second", agentId="reviewer")
+    third = await sessions.create(title="third", cwd=str(other))
+    await sessions.send(first, "[[script:hello]]")
+    await sessions.until_done(first)
 
     async def listed(**params: str | int) -> list[str]:
-        answer = await talk.client.get("/api/sessions", params=params)
+        answer = await sessions.client.get("/api/sessions", params=params)
         assert answer.status_code == 200, answer.text
         return [each["id"] for each in answer.json()]
 
@@ -233,7 +237,7 @@ async def test_lists_are_filtered_and_the_last_used_comes_first(talk: Talk, tmp_
     link = tmp_path / "link"
     link.symlink_to(other)
     assert await listed(cwd=str(link)) == [third]
-    assert (await talk.client.get("/api/sessions", params={"cwd": "other"})).status_code == 422
+    assert (await sessions.client.get("/api/sessions", params={"cwd": "other"})).status_code == 422
 
 
 def write_transcript(home: Path, cwd: Path, id: str, lines: list[JsonObject]) -> None:
@@ -255,102 +259,104 @@ SPOKEN: list[JsonObject] = [
 ]  # fmt: skip
 
 
-async def test_what_claude_code_kept_by_itself_is_found_and_read(talk: Talk, tmp_path: Path) -> None:
-    write_transcript(tmp_path, talk.cwd, KEPT, SPOKEN)
-    id = await talk.create()
-    answer = await talk.client.get("/api/sessions", params={"cwd": str(talk.cwd), "found": "true"})
+async def test_what_claude_code_kept_by_itself_is_found_and_read(sessions: SessionClient, tmp_path: Path) -> None:
+    write_transcript(tmp_path, sessions.cwd, KEPT, SPOKEN)
+    id = await sessions.create()
+    answer = await sessions.client.get("/api/sessions", params={"cwd": str(sessions.cwd), "found": "true"})
     found = {each["id"]: each for each in answer.json()}
     assert found.keys() == {id, KEPT}
     assert (found[KEPT]["origin"], found[KEPT]["title"], found[KEPT]["cwd"]) == (
         "claude_code",
         "Mend the door",
-        str(talk.cwd),
+        str(sessions.cwd),
     )
-    everywhere = await talk.client.get("/api/sessions", params={"found": "true"})
+    everywhere = await sessions.client.get("/api/sessions", params={"found": "true"})
     assert KEPT in {each["id"] for each in everywhere.json()}
-    lines = (await talk.client.get(f"/api/sessions/{KEPT}/transcript")).content.splitlines()
+    lines = (await sessions.client.get(f"/api/sessions/{KEPT}/transcript")).content.splitlines()
     assert kinds([orjson.loads(line) for line in lines]) == [
         "user_message", "text_message", "tool_call_start", "tool_call_end", "tool_result",
     ]  # fmt: skip
-    resumed = await talk.create(resume=KEPT)
-    again = await talk.client.get("/api/sessions", params={"cwd": str(talk.cwd), "found": "true"})
+    resumed = await sessions.create(resume=KEPT)
+    again = await sessions.client.get("/api/sessions", params={"cwd": str(sessions.cwd), "found": "true"})
     assert {each["id"] for each in again.json()} == {id, resumed}
 
 
-async def test_sessions_are_counted_once_whoever_keeps_them(talk: Talk, tmp_path: Path) -> None:
-    write_transcript(tmp_path, talk.cwd, KEPT, SPOKEN)
-    await talk.create()
+async def test_sessions_are_counted_once_whoever_keeps_them(sessions: SessionClient, tmp_path: Path) -> None:
+    write_transcript(tmp_path, sessions.cwd, KEPT, SPOKEN)
+    await sessions.create()
 
     async def count() -> int:
         path = "/api/tools/toolcrib/get_session_count/call"
-        answer = await talk.client.post(path, json={"arguments": {}}, params={"cwd": str(talk.cwd)})
-        assert answer.json()["structuredContent"]["cwd"] == str(talk.cwd)
+        answer = await sessions.client.post(path, json={"arguments": {}}, params={"cwd": str(sessions.cwd)})
+        assert answer.json()["structuredContent"]["cwd"] == str(sessions.cwd)
         return answer.json()["structuredContent"]["count"]
 
     assert await count() == 2
-    await talk.create(resume=KEPT)
+    await sessions.create(resume=KEPT)
     assert await count() == 2
-    await talk.create()
+    await sessions.create()
     assert await count() == 3
 
 
-async def test_a_transcript_is_the_events_line_by_line(talk: Talk) -> None:
-    talk.runner.scripts["many"] = [
+async def test_a_transcript_is_the_events_line_by_line(sessions: SessionClient) -> None:
+    sessions.runner.scripts["many"] = [
         {"blocks": [{"tool": "mcp__bench__echo", "input": {"text": "`````", "times": number}}]} for number in range(40)
     ] + [{"blocks": [{"text": "Enough."}]}]
-    id = await talk.create(mode="acceptEdits")
-    await talk.say(id, "[[script:many]]")
-    events = await talk.until_done(id)
-    answer = await talk.client.get(f"/api/sessions/{id}/transcript")
+    id = await sessions.create(mode="acceptEdits")
+    await sessions.send(id, "[[script:many]]")
+    events = await sessions.until_done(id)
+    answer = await sessions.client.get(f"/api/sessions/{id}/transcript")
     assert answer.headers["content-type"] == "application/x-ndjson"
     assert [orjson.loads(line) for line in answer.content.splitlines()] == events
     assert answer.content.endswith(b"\n")
 
 
-async def test_a_transcript_can_be_read_by_people_and_nothing_in_it_breaks_out_of_its_place(talk: Talk) -> None:
-    talk.runner.scripts["ticks"] = [
+async def test_a_transcript_can_be_read_by_people_and_nothing_in_it_breaks_out_of_its_place(
+    sessions: SessionClient,
+) -> None:
+    sessions.runner.scripts["ticks"] = [
         {"blocks": [{"tool": "mcp__bench__echo", "input": {"text": "```\n# Not a title\n"}}]},
         {"blocks": [{"text": "Done."}]},
     ]
-    id = await talk.create(mode="acceptEdits", title="A\ntitle")
-    await talk.say(id, "[[script:ticks]]")
-    await talk.until_done(id)
-    answer = await talk.client.get(f"/api/sessions/{id}/transcript", params={"format": "markdown"})
+    id = await sessions.create(mode="acceptEdits", title="A\ntitle")
+    await sessions.send(id, "[[script:ticks]]")
+    await sessions.until_done(id)
+    answer = await sessions.client.get(f"/api/sessions/{id}/transcript", params={"format": "markdown"})
     assert answer.headers["content-type"] == "text/markdown; charset=utf-8"
     assert answer.text.startswith("# A title\n\n## You\n\n[[script:ticks]]\n")
     assert "\n````\n```\n# Not a title\n\n````\n" in answer.text
     assert answer.text.endswith("## Agent\n\nDone.\n")
 
 
-async def test_a_deleted_session_is_gone_and_who_reads_it_is_told(talk: Talk) -> None:
-    id = await talk.create(mode="acceptEdits")
-    await talk.say(id, "[[script:wait]]")
+async def test_a_deleted_session_is_gone_and_who_reads_it_is_told(sessions: SessionClient) -> None:
+    id = await sessions.create(mode="acceptEdits")
+    await sessions.send(id, "[[script:wait]]")
     seen: list[JsonObject] = []
 
     async def read(*, task_status: TaskStatus[None]) -> None:
-        async with talk.client.stream("GET", f"/api/sessions/{id}/events", params={"after": 0}) as stream:
+        async with sessions.client.stream("GET", f"/api/sessions/{id}/events", params={"after": 0}) as stream:
             task_status.started()
             seen.extend(frames(await stream.aread()))
 
     with anyio.fail_after(BOUND):
         async with anyio.create_task_group() as tasks:
             await tasks.start(read)
-            await talk.running.bench.started.wait()
-            assert await talk.ask("DELETE", f"/api/sessions/{id}", status=204) is None
-        await talk.running.bench.cancelled.wait()
+            await sessions.running.bench.started.wait()
+            assert await sessions.request("DELETE", f"/api/sessions/{id}", status=204) is None
+        await sessions.running.bench.cancelled.wait()
     assert (seen[-1]["kind"], seen[-1]["state"]) == ("session_status", "closed")
-    assert (await talk.ask("GET", f"/api/sessions/{id}", status=404))["code"] == "session.unknown"
-    assert (await talk.ask("GET", f"/api/sessions/{id}/transcript", status=404))["code"] == "session.unknown"
-    assert await talk.ask("GET", "/api/sessions") == []
+    assert (await sessions.request("GET", f"/api/sessions/{id}", status=404))["code"] == "session.unknown"
+    assert (await sessions.request("GET", f"/api/sessions/{id}/transcript", status=404))["code"] == "session.unknown"
+    assert await sessions.request("GET", "/api/sessions") == []
 
 
-async def test_the_host_says_that_sessions_change(talk: Talk) -> None:
-    crib = talk.running.holding.crib
+async def test_the_host_says_that_sessions_change(sessions: SessionClient) -> None:
+    crib = sessions.running.holding.crib
     told: list[Event] = []
     stop = crib.feed.listen(told.append)
-    id = await talk.create()
-    await talk.say(id, "[[script:hello]]")
-    await talk.until_done(id)
+    id = await sessions.create()
+    await sessions.send(id, "[[script:hello]]")
+    await sessions.until_done(id)
     stop()
     states = [event.data["session"]["state"] for event in told if event.kind == "session_changed"]
     assert states[0] == "idle"
@@ -358,38 +364,38 @@ async def test_the_host_says_that_sessions_change(talk: Talk) -> None:
     assert {event.data["session"]["id"] for event in told if event.kind == "session_changed"} == {id}
     after = told[0].seq - 1
     with anyio.fail_after(BOUND):
-        async with talk.client.stream("GET", "/api/events", params={"after": after}) as stream:
+        async with sessions.client.stream("GET", "/api/events", params={"after": after}) as stream:
             async for piece in stream.aiter_bytes():
                 assert b"event: session_changed" in piece
                 break
 
 
-async def test_a_runtime_that_fails_is_an_event_and_a_state_with_the_reason(talk: Talk) -> None:
-    talk.runner.scripts["broke"] = [{"status": 529, "error": "overloaded_error", "message": "Too much to do."}]
-    id = await talk.create()
-    await talk.say(id, "[[script:broke]]")
-    events = await talk.until_done(id)
+async def test_a_runtime_that_fails_is_an_event_and_a_state_with_the_reason(sessions: SessionClient) -> None:
+    sessions.runner.scripts["broke"] = [{"status": 529, "error": "overloaded_error", "message": "Too much to do."}]
+    id = await sessions.create()
+    await sessions.send(id, "[[script:broke]]")
+    events = await sessions.until_done(id)
     (error,) = [event for event in events if event["kind"] == "error"]
     assert error["message"] == "Too much to do."
     assert events[-1]["reason"] == "failed"
-    shown = await talk.ask("GET", f"/api/sessions/{id}")
+    shown = await sessions.request("GET", f"/api/sessions/{id}")
     assert (shown["state"], shown["reason"]) == ("failed", "Too much to do.")
-    talk.runner.scripts["broke"] = SCRIPTS["hello"]
-    await talk.say(id, "[[script:broke]]")
-    assert (await talk.until_done(id, events[-1]["seq"]))[-1]["reason"] == "completed"
+    sessions.runner.scripts["broke"] = SCRIPTS["hello"]
+    await sessions.send(id, "[[script:broke]]")
+    assert (await sessions.until_done(id, events[-1]["seq"]))[-1]["reason"] == "completed"
 
 
-async def test_sessions_side_by_side_do_not_mix(talk: Talk) -> None:
-    most = talk.running.holding.crib.settings.max_sessions
-    ids = [await talk.create(mode="acceptEdits") for _ in range(most)]
-    talk.runner.scripts["own"] = [
+async def test_sessions_side_by_side_do_not_mix(sessions: SessionClient) -> None:
+    most = sessions.running.holding.crib.settings.max_sessions
+    ids = [await sessions.create(mode="acceptEdits") for _ in range(most)]
+    sessions.runner.scripts["own"] = [
         {"blocks": [{"tool": "mcp__bench__echo", "input": {"text": "x"}}]},
         {"blocks": [{"text": "{{last_tool_result}}"}]},
     ]
 
     async def one(id: str) -> None:
-        await talk.say(id, f"{id} [[script:own]]")
-        events = await talk.until_done(id)
+        await sessions.send(id, f"{id} [[script:own]]")
+        events = await sessions.until_done(id)
         assert {event["sessionId"] for event in events} == {id}
         assert [event["content"] for event in events if event["kind"] == "user_message"] == [f"{id} [[script:own]]"]
 

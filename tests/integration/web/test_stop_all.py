@@ -17,7 +17,7 @@ from e2e.shell import Shell
 from integration.gate.permissions.shop_lab import SELL, background_call, open_shop_lab, upstream
 from integration.web.console.console_client import open_console
 from integration.web.crib import Running, running_crib
-from integration.web.talks import BOUND, Talk, talking
+from integration.web.session_client import BOUND, SessionClient, open_session_client
 from toolcrib.base.home import Home
 from toolcrib.base.stop_switch import StopSwitch
 from toolcrib.cli.main import main
@@ -35,14 +35,14 @@ TOOL = ToolRef("changing_tools", "tool")
 
 
 @pytest.fixture
-async def talk(running: Running, tmp_path: Path) -> AsyncGenerator[Talk]:
+async def sessions(running: Running, tmp_path: Path) -> AsyncGenerator[SessionClient]:
     """A crib whose sessions play scripts."""
     cwd = tmp_path / "project"
     cwd.mkdir()
-    async with talking(running, cwd) as talk:
-        talk.runner.name = "claude"
-        running.holding.crib.runners.add(talk.runner)
-        yield talk
+    async with open_session_client(running, cwd) as sessions:
+        sessions.runner.name = "claude"
+        running.holding.crib.runners.add(sessions.runner)
+        yield sessions
 
 
 async def stop(client: httpx2.AsyncClient, reason: str | None = None) -> JsonObject:
@@ -116,32 +116,32 @@ async def test_a_call_that_is_being_recorded_does_not_slip_through(
     assert not running.bench.started.is_set()
 
 
-async def test_sessions_schedules_and_questions_end_and_none_begins(talk: Talk) -> None:
-    crib = talk.running.holding.crib
-    id = await talk.create(mode="bypassPermissions")
-    await talk.say(id, "[[script:wait]]")
-    await talk.running.bench.started.wait()
-    await talk.say(id, "[[script:hello]]")
-    schedule = await talk.ask(
+async def test_sessions_schedules_and_questions_end_and_none_begins(sessions: SessionClient) -> None:
+    crib = sessions.running.holding.crib
+    id = await sessions.create(mode="bypassPermissions")
+    await sessions.send(id, "[[script:wait]]")
+    await sessions.running.bench.started.wait()
+    await sessions.send(id, "[[script:hello]]")
+    schedule = await sessions.request(
         "POST", "/api/schedules", {"agentId": "reviewer", "prompt": "[[script:hello]]", "everySeconds": 60,
-                                   "cwd": str(talk.cwd)}, 201,
+                                   "cwd": str(sessions.cwd)}, 201,
     )  # fmt: skip
     with anyio.fail_after(SOON):
-        await stop(talk.client)
-    session = await talk.ask("GET", f"/api/sessions/{id}")
+        await stop(sessions.client)
+    session = await sessions.request("GET", f"/api/sessions/{id}")
     assert (session["state"], session["reason"]) == ("interrupted", "The owner stopped everything.")
     assert crib.sessions.active() == ()
     for method, path, body in (
         ("POST", f"/api/sessions/{id}/messages", {"content": "Go on."}),
-        ("POST", "/api/sessions", {"runner": "played", "cwd": str(talk.cwd)}),
+        ("POST", "/api/sessions", {"runner": "played", "cwd": str(sessions.cwd)}),
         ("POST", f"/api/sessions/{id}/fork", {}),
         ("POST", f"/api/schedules/{schedule['id']}/run", None),
     ):
-        assert (await talk.ask(method, path, body, 403))["code"] == "crib.stopped", path
-    assert await talk.ask("GET", f"/api/schedules/{schedule['id']}/history") == []
-    await talk.ask("POST", "/api/resume-all")
-    sent = await talk.say(id, "[[script:hello]]")
-    events = await talk.until(id, lambda event: event["kind"] == "done", sent["seq"])
+        assert (await sessions.request(method, path, body, 403))["code"] == "crib.stopped", path
+    assert await sessions.request("GET", f"/api/schedules/{schedule['id']}/history") == []
+    await sessions.request("POST", "/api/resume-all")
+    sent = await sessions.send(id, "[[script:hello]]")
+    events = await sessions.until(id, lambda event: event["kind"] == "done", sent["seq"])
     assert events[-1]["reason"] == "completed"
 
 

@@ -1,4 +1,4 @@
-"""Sessions over HTTP with a runtime that plays scripts: made, spoken to, and their events read as a client would."""
+"""Sessions over HTTP with a runtime that plays scripts."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -41,7 +41,7 @@ SCRIPTS: dict[str, Json] = {
 
 
 def frames(text: bytes) -> list[JsonObject]:
-    """The events of a stream, checked for their form."""
+    """Parse the events of a stream and check their form."""
     found: list[JsonObject] = []
     for frame in text.split(b"\n\n"):
         if frame and not frame.startswith(b":"):
@@ -53,33 +53,33 @@ def frames(text: bytes) -> list[JsonObject]:
 
 
 @dataclass
-class Talk:
-    """One crib, its played runtime and an HTTP client."""
+class SessionClient:
+    """A crib, its played runtime and an HTTP client."""
 
     running: Running
     client: httpx2.AsyncClient
     runner: PlayedRunner
     cwd: Path
 
-    async def ask(self, method: str, path: str, body: Json = None, status: int = 200) -> Json:
-        """One request; its status has to be this one."""
+    async def request(self, method: str, path: str, body: Json = None, status: int = 200) -> Json:
+        """Send a request and check its status; return the JSON."""
         answer = await self.client.request(method, path, json=body)
         assert answer.status_code == status, (answer.status_code, answer.text)
         return answer.json() if answer.content else None
 
     async def create(self, **body: Json) -> str:
-        """A session on the played runtime."""
+        """Create a session on the played runtime and return its id."""
         given = {"runner": "played", "cwd": str(self.cwd), **body}
-        return str((await self.ask("POST", "/api/sessions", given, 201))["id"])
+        return str((await self.request("POST", "/api/sessions", given, 201))["id"])
 
-    async def say(self, id: str, content: str) -> JsonObject:
-        """Send a message."""
-        return await self.ask("POST", f"/api/sessions/{id}/messages", {"content": content}, 202)
+    async def send(self, id: str, content: str) -> JsonObject:
+        """Send a message to a session."""
+        return await self.request("POST", f"/api/sessions/{id}/messages", {"content": content}, 202)
 
     async def until(
         self, id: str, is_last: Callable[[JsonObject], bool], after: int = 0, *, by_header: bool = False
     ) -> list[JsonObject]:
-        """Follow a session up to the first event like this; it is the last one that is given."""
+        """Follow a session; return its events up to the first that matches."""
         headers = {"last-event-id": str(after)} if by_header else {}
         params = {} if by_header else {"after": after}
         received = b""
@@ -96,14 +96,14 @@ class Talk:
         raise AssertionError(f"The stream ended: {frames(received)}")
 
     async def until_done(self, id: str, after: int = 0) -> list[JsonObject]:
-        """Follow a session up to the end of an answer."""
+        """Follow a session to the end of an answer."""
         return await self.until(id, kind("done"), after)
 
     async def until_kind(self, id: str, wanted: str, after: int = 0) -> JsonObject:
-        """The first event of this kind."""
+        """Return the first event of this kind."""
         return (await self.until(id, kind(wanted), after))[-1]
 
-    async def rest(self, id: str, after: int = 0) -> list[JsonObject]:
+    async def events_to_end(self, id: str, after: int = 0) -> list[JsonObject]:
         """Follow a session until its stream ends."""
         with anyio.fail_after(BOUND):
             answer = await self.client.get(f"/api/sessions/{id}/events", params={"after": after})
@@ -111,19 +111,19 @@ class Talk:
 
 
 def kind(wanted: str) -> Callable[[JsonObject], bool]:
-    """Whether an event is of this kind."""
+    """Return a predicate for events of this kind."""
     return lambda event: event["kind"] == wanted
 
 
 def kinds(events: list[JsonObject]) -> list[str]:
-    """The kinds of events that are not about the state."""
+    """Return the kinds of all events except status events."""
     return [event["kind"] for event in events if event["kind"] != "session_status"]
 
 
 @asynccontextmanager
-async def talking(running: Running, cwd: Path) -> AsyncGenerator[Talk]:
-    """Sessions of this crib while the block runs."""
+async def open_session_client(running: Running, cwd: Path) -> AsyncGenerator[SessionClient]:
+    """Add a played runtime to the crib and yield a client of its sessions."""
     runner = PlayedRunner(SCRIPTS)
     running.holding.crib.runners.add(runner)
     async with running.client() as client:
-        yield Talk(running, client, runner, cwd)
+        yield SessionClient(running, client, runner, cwd)
