@@ -1,4 +1,4 @@
-"""REST on a real crib: shapes, refusals, and what a person's client would do."""
+"""REST on a real crib: shapes, errors and sign-in."""
 
 import logging
 import re
@@ -32,11 +32,11 @@ JSON = {"content-type": "application/json"}
 
 
 def fits(shape: type[BaseModel], value: Any) -> bool:
-    """Whether a value has this shape, and gives it back unchanged."""
+    """Return whether a value has this shape and survives a round trip."""
     return shape.model_validate(value).model_dump(by_alias=True, exclude_unset=True) == value
 
 
-async def test_tools_are_listed_with_exactly_the_agreed_fields(running: Running) -> None:
+async def test_tool_list_has_exactly_the_documented_fields(running: Running) -> None:
     async with running.client() as client:
         tools = (await client.get("/api/tools")).json()
     assert [tool["ref"] for tool in tools] == sorted(tool["ref"] for tool in tools)
@@ -48,10 +48,10 @@ async def test_tools_are_listed_with_exactly_the_agreed_fields(running: Running)
     assert set(echo) == {"ref", "server", "name", "exposedName", "description", "inputSchema", "marks", "problems"}
 
 
-async def test_tools_can_be_narrowed_and_searched(running: Running) -> None:
+async def test_tools_are_filtered_and_searched(running: Running) -> None:
     async with running.client() as client:
         mine = (await client.get("/api/tools", params={"server": "bench"})).json()
-        none = (await client.get("/api/tools", params={"server": "nobody"})).json()
+        none = (await client.get("/api/tools", params={"server": "missing"})).json()
         found = (await client.get("/api/tools", params={"q": "say again"})).json()
         problems = (await client.get("/api/tools/problems")).json()
     assert {tool["server"] for tool in mine} == {"bench"}
@@ -60,7 +60,7 @@ async def test_tools_can_be_narrowed_and_searched(running: Running) -> None:
     assert problems == []
 
 
-async def test_one_tool_is_shown_or_unknown(running: Running) -> None:
+async def test_tool_is_returned_or_unknown(running: Running) -> None:
     async with running.client() as client:
         shown = await client.get("/api/tools/bench/echo")
         unknown = await client.get("/api/tools/bench/nothing")
@@ -70,7 +70,7 @@ async def test_one_tool_is_shown_or_unknown(running: Running) -> None:
     assert "bench/a/b/c" in slashed.json()["detail"]
 
 
-async def test_a_call_answers_with_the_result_and_its_number_in_the_audit(running: Running) -> None:
+async def test_call_returns_the_result_and_its_audit_id(running: Running) -> None:
     async with running.client() as client:
         answer = await client.post("/api/tools/bench/echo/call", json={"arguments": {"text": "hi", "times": 2}})
         records = (await client.get("/api/audit", params={"server": "bench"})).json()
@@ -86,7 +86,7 @@ async def test_a_call_answers_with_the_result_and_its_number_in_the_audit(runnin
     assert (intent["door"], intent["principal"]["source"]) == ("api", "api")
 
 
-async def test_arguments_that_do_not_fit_are_an_error_result_that_names_the_field(running: Running) -> None:
+async def test_invalid_arguments_are_an_error_result_that_names_the_field(running: Running) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"text": 5}, "text"),
         ({}, "text"),
@@ -100,13 +100,13 @@ async def test_arguments_that_do_not_fit_are_an_error_result_that_names_the_fiel
             assert field in answer.json()["content"][0]["text"]
 
 
-async def test_a_tool_that_fails_is_an_error_result(running: Running) -> None:
+async def test_failing_tool_is_an_error_result(running: Running) -> None:
     async with running.client() as client:
         answer = await client.post("/api/tools/bench/broken/call", json={})
     assert (answer.status_code, answer.json()["isError"]) == (200, True)
 
 
-async def test_the_owner_may_ask_in_other_names_and_the_audit_says_so(running: Running) -> None:
+async def test_owner_can_call_as_another_source_and_the_audit_records_it(running: Running) -> None:
     names = {"source": "scheduler", "agent": "helper", "mode": "plan", "session": "s1", "cwd": "/somewhere"}
     async with running.client() as client:
         made = await client.post("/api/agents", json={"id": "helper", "name": "Helper"})
@@ -123,7 +123,7 @@ async def test_the_owner_may_ask_in_other_names_and_the_audit_says_so(running: R
     assert {record["principal"]["source"] for record in by_hand} == {"cli"}
 
 
-async def test_what_a_mode_or_a_schedule_does_not_allow_is_refused(running: Running) -> None:
+async def test_call_denied_by_mode_or_source_is_403(running: Running) -> None:
     async with running.client() as client:
         scheduled = {"source": "scheduler", "mode": "default"}
         answer = await client.post("/api/tools/bench/broken/call", params=scheduled, json={})
@@ -133,7 +133,7 @@ async def test_what_a_mode_or_a_schedule_does_not_allow_is_refused(running: Runn
     assert (plan.status_code, plan.json()["code"]) == (403, "policy.denied")
 
 
-async def test_a_name_that_cannot_be_is_refused_with_its_field(running: Running) -> None:
+async def test_invalid_principal_parameter_is_refused_with_its_field(running: Running) -> None:
     wrong = {"source": "nowhere", "mode": "wild", "agent": "", "session": "", "cwd": ""}
     async with running.client() as client:
         for name, value in wrong.items():
@@ -142,7 +142,7 @@ async def test_a_name_that_cannot_be_is_refused_with_its_field(running: Running)
             assert answer.json()["errors"][0]["path"] == f"query.{name}"
 
 
-async def test_a_body_that_is_not_json_with_one_meaning_is_refused(running: Running) -> None:
+async def test_malformed_json_body_is_refused(running: Running) -> None:
     bodies = [
         b"",
         b"{",
@@ -162,7 +162,7 @@ async def test_a_body_that_is_not_json_with_one_meaning_is_refused(running: Runn
             assert (answer.status_code, answer.json()["code"]) == (400, "request.malformed"), body[:50]
 
 
-async def test_a_body_of_another_shape_is_refused_with_its_fields(running: Running) -> None:
+async def test_body_of_another_shape_is_refused_with_its_fields(running: Running) -> None:
     bodies = [
         b"[]",
         b"null",
@@ -180,7 +180,7 @@ async def test_a_body_of_another_shape_is_refused_with_its_fields(running: Runni
             assert answer.json()["errors"]
 
 
-async def test_a_body_that_does_not_say_it_is_json_is_refused(running: Running) -> None:
+async def test_body_without_the_json_media_type_is_refused(running: Running) -> None:
     media_types = [
         "text/plain",
         "application/x-www-form-urlencoded",
@@ -193,7 +193,7 @@ async def test_a_body_that_does_not_say_it_is_json_is_refused(running: Running) 
             assert (answer.status_code, answer.json()["code"]) == (415, "request.media_type"), headers
 
 
-async def test_ten_megabytes_are_refused_with_an_answer_the_client_sees(running: Running) -> None:
+async def test_oversized_body_is_refused_with_a_response_that_the_client_receives(running: Running) -> None:
     body = orjson.dumps({"arguments": {"text": "a" * 10_000_000}})
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -209,7 +209,7 @@ async def test_ten_megabytes_are_refused_with_an_answer_the_client_sees(running:
     assert after.status_code == 200
 
 
-async def test_a_client_that_leaves_cancels_its_call_and_the_audit_knows(running: Running) -> None:
+async def test_disconnected_client_cancels_its_call_and_the_outcome_is_recorded(running: Running) -> None:
     request = b"POST /api/tools/bench/wait/call HTTP/1.1\r\nhost: 127.0.0.1:%d\r\nauthorization: Bearer %b\r\n" % (
         running.port,
         running.token.encode(),
@@ -225,7 +225,7 @@ async def test_a_client_that_leaves_cancels_its_call_and_the_audit_knows(running
     assert (outcome["phase"], outcome["isError"]) == ("outcome", True)
 
 
-async def test_events_are_replayed_and_followed_and_too_old_ones_are_gone(running: Running) -> None:
+async def test_events_are_replayed_and_followed_and_expired_ones_are_gone(running: Running) -> None:
     feed = running.holding.crib.feed
     start = feed.last
     feed.publish("notice", {"text": "one"})
@@ -249,7 +249,7 @@ async def test_events_are_replayed_and_followed_and_too_old_ones_are_gone(runnin
         assert (await client.get("/api/events", headers={"last-event-id": "x"})).status_code == 400
 
 
-async def test_signing_out_ends_the_open_events_without_an_error(
+async def test_signing_out_ends_open_event_streams_without_an_error(
     running: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     headers = {"origin": running.url, "sec-fetch-site": "same-origin"}
@@ -264,7 +264,7 @@ async def test_signing_out_ends_the_open_events_without_an_error(
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-async def test_a_follower_that_never_reads_is_dropped_and_delays_nobody(tmp_path: Path) -> None:
+async def test_client_that_does_not_read_events_is_dropped(tmp_path: Path) -> None:
     async with running_crib(tmp_path / "home", WireLimits(stuck_seconds=0.3, head_seconds=0.3)) as running:
         feed = running.holding.crib.feed
         plain = raw_connection(running.port, receive_buffer=4096)
@@ -283,7 +283,7 @@ async def test_a_follower_that_never_reads_is_dropped_and_delays_nobody(tmp_path
 
 
 async def _cut_off(plain: socket.socket) -> bool:
-    """Whether the other side has ended this connection; nothing is read from it."""
+    """Return whether the peer has closed this connection, without reading from it."""
     await anyio.sleep(0.01)
     try:
         plain.send(b"\r\n")
@@ -294,7 +294,7 @@ async def _cut_off(plain: socket.socket) -> bool:
     return False
 
 
-async def test_settings_are_shown_with_their_origin(running: Running) -> None:
+async def test_settings_are_listed_with_their_origin(running: Running) -> None:
     async with running.client() as client:
         settings = (await client.get("/api/settings")).json()
     assert all(fits(SettingShape, setting) for setting in settings)
@@ -302,14 +302,14 @@ async def test_settings_are_shown_with_their_origin(running: Running) -> None:
     assert port["origin"] == "default"
 
 
-async def test_the_audit_takes_a_tool_by_its_name_or_with_its_server(running: Running) -> None:
+async def test_audit_filter_takes_a_tool_with_or_without_its_server(running: Running) -> None:
     async with running.client() as client:
         await client.post("/api/tools/toolcrib/ping/call", json={"arguments": {}})
         for tool, found in {"ping": 2, "toolcrib/ping": 2, "other/ping": 0, "toolcrib/other": 0}.items():
             assert len((await client.get("/api/audit", params={"tool": tool})).json()) == found
 
 
-async def test_the_audit_can_be_filtered_paged_and_verified(running: Running) -> None:
+async def test_audit_is_filtered_paged_and_verified(running: Running) -> None:
     async with running.client() as client:
         for _ in range(3):
             await client.post("/api/tools/bench/echo/call", json={"arguments": {"text": "hi"}})
@@ -325,7 +325,7 @@ async def test_the_audit_can_be_filtered_paged_and_verified(running: Running) ->
     assert [error["path"] for error in wrong.json()["errors"]] == ["query.phase", "query.since", "query.limit"]
 
 
-async def test_the_owner_gets_a_login_link_that_opens_the_console(running: Running) -> None:
+async def test_login_link_signs_in_to_the_console_once(running: Running) -> None:
     async with running.client() as owner, running.client(token=False) as browser:
         link = (await owner.post("/api/login", json={})).json()["url"]
         assert (await browser.get("/")).status_code == 401
@@ -346,12 +346,12 @@ async def test_the_owner_gets_a_login_link_that_opens_the_console(running: Runni
     assert running.token not in page.text + connect.text
 
 
-async def test_the_link_that_is_printed_at_the_start_works(running: Running) -> None:
+async def test_login_link_of_the_start_works(running: Running) -> None:
     async with running.client(token=False) as browser:
         assert (await browser.get(running.holding.login_url)).status_code == 303
 
 
-async def test_a_call_in_the_console_is_recorded_as_made_there(running: Running) -> None:
+async def test_call_from_the_console_is_recorded_with_its_source(running: Running) -> None:
     async with running.client(token=False) as browser:
         await browser.get(running.holding.login_url)
         called = await browser.post(
@@ -362,22 +362,22 @@ async def test_a_call_in_the_console_is_recorded_as_made_there(running: Running)
     assert (intent["door"], intent["principal"]["source"]) == ("console", "web")
 
 
-_WITH_TESTS_OF_THEIR_OWN = (
+_TESTED_ELSEWHERE = (
     "/api/agents", "/api/approvals", "/api/audit/", "/api/backups", "/api/bundles", "/api/connect", "/api/nodes",
     "/api/plugins", "/api/policy", "/api/projects", "/api/registry", "/api/resume-all", "/api/schedules",
     "/api/secrets", "/api/servers", "/api/sessions", "/api/stop-all", "/api/tokens", "/api/tools/cost/",
     "/api/tools/search",
 )  # fmt: skip
-"""Routes that need something to be asked about; the tests of each make it."""
+"""Routes whose own tests create what they need."""
 
 
-async def test_the_description_is_true(running: Running) -> None:
+async def test_documented_routes_respond_as_documented(running: Running) -> None:
     async with running.client() as client:
         described = (await client.get("/api/openapi.json")).json()
         assert described["openapi"].startswith("3.1")
         values = {"{server}": "bench", "{tool}": "echo"}
         for template, operations in described["paths"].items():
-            if template.startswith(_WITH_TESTS_OF_THEIR_OWN) or template.endswith(("/accept", "/reject")):
+            if template.startswith(_TESTED_ELSEWHERE) or template.endswith(("/accept", "/reject")):
                 continue
             path = template
             for name, value in values.items():
@@ -396,11 +396,11 @@ async def test_the_description_is_true(running: Running) -> None:
 
 
 def references(value: Any) -> set[str]:
-    """All references in a description."""
+    """Return all references in an OpenAPI description."""
     return set(re.findall(r'"\$ref":"([^"]*)"', orjson.dumps(value).decode()))
 
 
-async def test_what_is_not_there_is_a_problem(running: Running) -> None:
+async def test_unknown_route_or_method_is_a_problem_document(running: Running) -> None:
     async with running.client() as client:
         for method, path, status, code in [
             ("GET", "/nowhere", 404, "route.unknown"),
@@ -417,7 +417,7 @@ async def test_what_is_not_there_is_a_problem(running: Running) -> None:
             assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-async def test_wrong_bytes_on_the_wire_do_not_stop_the_crib(running: Running) -> None:
+async def test_invalid_bytes_do_not_stop_the_crib(running: Running) -> None:
     async with connect(running.port) as stream:
         await stream.send(b"\x00\x01\x02 nonsense\r\n\r\n")
         assert status_of(await read_until(stream, b"}")) == 400
@@ -425,7 +425,7 @@ async def test_wrong_bytes_on_the_wire_do_not_stop_the_crib(running: Running) ->
         assert (await client.get("/api/tools")).status_code == 200
 
 
-async def test_a_hundred_requests_at_once_each_get_their_own_answer(running: Running) -> None:
+async def test_concurrent_requests_get_their_own_responses(running: Running) -> None:
     answers: list[httpx2.Response] = []
     async with running.client() as client, anyio.create_task_group() as tasks:
 

@@ -1,4 +1,4 @@
-"""Approvals are answered by link from another device: over HTTP, at the configured address only."""
+"""Approval links: answered over HTTP from another device, only at the configured address."""
 
 import base64
 import hashlib
@@ -37,7 +37,7 @@ async def pending(client: httpx2.AsyncClient) -> JsonObject:
         await anyio.sleep(0.01)
 
 
-class Asked:
+class PendingCall:
     """A call that requires approval, and its link."""
 
     def __init__(self, running: Running) -> None:
@@ -78,64 +78,66 @@ async def reachable(tmp_path: Path) -> AsyncGenerator[Running]:
 
 
 @asynccontextmanager
-async def asking(running: Running) -> AsyncGenerator[tuple[Asked, httpx2.AsyncClient]]:
+async def open_pending_call(running: Running) -> AsyncGenerator[tuple[PendingCall, httpx2.AsyncClient]]:
     """A pending call and a device without a credential; the call must have ended after the block."""
-    asked = Asked(running)
+    pending_call = PendingCall(running)
     with anyio.fail_after(30):
         async with running.client(token=False) as device, anyio.create_task_group() as tasks:
-            tasks.start_soon(asked.call)
-            await asked.link()
-            yield asked, device
+            tasks.start_soon(pending_call.call)
+            await pending_call.link()
+            yield pending_call, device
 
 
-async def test_a_button_approves_once_and_opening_the_link_changes_nothing(reachable: Running) -> None:
-    async with asking(reachable) as (asked, device):
+async def test_approval_link_changes_nothing_when_opened_and_approves_once(reachable: Running) -> None:
+    async with open_pending_call(reachable) as (pending_call, device):
         for method in ("GET", "HEAD", "GET"):
-            opened = await device.request(method, asked.path, headers=PHONE)
+            opened = await device.request(method, pending_call.path, headers=PHONE)
             assert opened.status_code == 200
         assert "&lt;b&gt;a\\u{202e}b&lt;/b&gt;" in opened.text
         assert "bench/echo" in opened.text
         assert "script" not in opened.headers["content-security-policy"]
         assert "default-src 'none'" in opened.headers["content-security-policy"]
         assert opened.headers["cache-control"] == "no-store"
-        assert await asked.status() == "pending"
-        done = await device.post(asked.path, data={"decision": "approve"}, headers=BUTTON)
+        assert await pending_call.status() == "pending"
+        done = await device.post(pending_call.path, data={"decision": "approve"}, headers=BUTTON)
         assert (done.status_code, "Approved" in done.text) == (200, True)
-        again = await device.post(asked.path, data={"decision": "deny"}, headers=BUTTON)
+        again = await device.post(pending_call.path, data={"decision": "deny"}, headers=BUTTON)
         assert (again.status_code, "already approved by approval link" in again.text) == (409, True)
-        assert (await device.get(asked.path, headers=PHONE)).status_code == 409
-    assert asked.answer["isError"] is False
+        assert (await device.get(pending_call.path, headers=PHONE)).status_code == 409
+    assert pending_call.answer["isError"] is False
     async with reachable.client() as client:
         records = (await client.get("/api/audit", params={"limit": 100})).json()
-        shown = (await client.get(f"/api/approvals/{asked.id}")).json()
+        shown = (await client.get(f"/api/approvals/{pending_call.id}")).json()
     assert shown["decidedBy"] == "approval link"
     mine = [each for each in records if each["tool"] == "approvals.answer"]
-    assert {each["arguments"]["id"] for each in mine} == {asked.id}
+    assert {each["arguments"]["id"] for each in mine} == {pending_call.id}
     assert {(each["door"], each["principal"]["name"]) for each in mine} == {("link", "approval link")}
 
 
 @takes_long
-async def test_the_command_prints_a_link_that_opens(reachable: Running) -> None:
+async def test_link_command_prints_a_working_link(reachable: Running) -> None:
     home = str(reachable.holding.crib.home.root)
-    async with asking(reachable) as (asked, device):
+    async with open_pending_call(reachable) as (pending_call, device):
         for options in ((), ("--json",)):
-            command = [sys.executable, "-m", "toolcrib", "approvals", "link", asked.id, "--home", home, *options]
+            command = [sys.executable, "-m", "toolcrib", "approvals", "link", pending_call.id, "--home", home, *options]
             printed = (await anyio.run_process(command)).stdout.decode().strip()
             url: str = orjson.loads(printed)["url"] if options else printed
             assert (await device.get(url.removeprefix(ADDRESS), headers=PHONE)).status_code == 200
-        await device.post(asked.path, data={"decision": "deny"}, headers=BUTTON)
+        await device.post(pending_call.path, data={"decision": "deny"}, headers=BUTTON)
 
 
-async def test_a_denial_by_link_reaches_the_caller_with_its_reason(reachable: Running) -> None:
-    async with asking(reachable) as (asked, device):
-        await device.post(asked.path, data={"decision": "deny", "reason": "Not today."}, headers=BUTTON)
-    assert "Not today." in str(asked.answer)
+async def test_denial_by_link_reaches_the_caller_with_its_reason(reachable: Running) -> None:
+    async with open_pending_call(reachable) as (pending_call, device):
+        await device.post(pending_call.path, data={"decision": "deny", "reason": "Not today."}, headers=BUTTON)
+    assert "Not today." in str(pending_call.answer)
 
 
-async def test_wrong_links_and_other_addresses_and_pages_answer_nothing(reachable: Running) -> None:
+async def test_invalid_links_hosts_and_origins_are_refused(reachable: Running) -> None:
     yes = {"decision": "approve"}
-    async with asking(reachable) as (asked, device):
-        edited = await device.get(asked.path[:-1] + ("A" if asked.path[-1] != "A" else "B"), headers=PHONE)
+    async with open_pending_call(reachable) as (pending_call, device):
+        edited = await device.get(
+            pending_call.path[:-1] + ("A" if pending_call.path[-1] != "A" else "B"), headers=PHONE
+        )
         assert (edited.status_code, "was changed or shortened" in edited.text) == (403, True)
         own = f"127.0.0.1:{reachable.port}"
         for headers in (
@@ -144,19 +146,19 @@ async def test_wrong_links_and_other_addresses_and_pages_answer_nothing(reachabl
             {**BUTTON, "host": own, "origin": f"http://{own}"},
             {**BUTTON, "host": "other.example", "origin": "https://other.example"},
         ):
-            assert (await device.post(asked.path, data=yes, headers=headers)).status_code == 403, headers
-        assert (await device.post(asked.path, data={"decision": "always"}, headers=BUTTON)).status_code == 400
+            assert (await device.post(pending_call.path, data=yes, headers=headers)).status_code == 403, headers
+        assert (await device.post(pending_call.path, data={"decision": "always"}, headers=BUTTON)).status_code == 400
         for path in ("/", "/api/approvals", "/mcp", "/login", "/healthz", "/approve", "/static/console.css"):
             assert (await device.get(path, headers=PHONE)).status_code == 403, path
-        assert await asked.status() == "pending"
-        await device.post(asked.path, data={"decision": "deny"}, headers=BUTTON)
+        assert await pending_call.status() == "pending"
+        await device.post(pending_call.path, data={"decision": "deny"}, headers=BUTTON)
 
 
-async def test_without_an_address_there_are_no_links(running: Running) -> None:
-    asked = Asked(running)
+async def test_links_are_refused_without_a_configured_address(running: Running) -> None:
+    pending_call = PendingCall(running)
     with anyio.fail_after(30):
         async with running.client() as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(asked.call)
+            tasks.start_soon(pending_call.call)
             path = f"/api/approvals/{(await pending(client))['id']}"
             refused = await client.post(f"{path}/link")
             assert (refused.status_code, refused.json()["code"]) == (409, "approval.no_address")
@@ -164,17 +166,17 @@ async def test_without_an_address_there_are_no_links(running: Running) -> None:
 
 
 class Receiver:
-    """A webhook on this machine that keeps what is posted."""
+    """A webhook on loopback that stores its requests."""
 
     def __init__(self, failing: int = 0) -> None:
         self.requests: list[tuple[dict[str, str], bytes]] = []
         self._failing = failing
-        self._news = anyio.Event()
+        self._received = anyio.Event()
 
-    async def until(self, is_enough: Callable[[list[JsonObject]], bool]) -> list[JsonObject]:
-        """Return the bodies once they are enough."""
-        while not is_enough(bodies := [orjson.loads(body) for _, body in self.requests]):
-            await self._news.wait()
+    async def until(self, condition: Callable[[list[JsonObject]], bool]) -> list[JsonObject]:
+        """Return the request bodies once they satisfy the condition."""
+        while not condition(bodies := [orjson.loads(body) for _, body in self.requests]):
+            await self._received.wait()
         return bodies
 
     async def serve(self, stream: SocketStream) -> None:
@@ -190,12 +192,12 @@ class Receiver:
                 body += await stream.receive()
             self.requests.append((headers, body))
             status = b"503 Busy" if len(self.requests) <= self._failing else b"204 No Content"
-            news, self._news = self._news, anyio.Event()
-            news.set()
+            received, self._received = self._received, anyio.Event()
+            received.set()
             await stream.send(b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
 
 
-async def test_a_webhook_gets_the_signed_link_and_a_reminder_until_it_is_answered(reachable: Running) -> None:
+async def test_webhook_gets_the_signed_link_and_a_reminder(reachable: Running) -> None:
     receiver = Receiver()
     crib = reachable.holding.crib
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
@@ -203,16 +205,16 @@ async def test_a_webhook_gets_the_signed_link_and_a_reminder_until_it_is_answere
         url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/hook"
         arguments = {"action": "set", "channel": "webhook", "config": {"url": url}}
         await crib.call("crew/crib_configure_notifications", arguments, principal=crib.owner("cli"))
-        async with asking(reachable) as (asked, device):
+        async with open_pending_call(reachable) as (pending_call, device):
             bodies = await receiver.until(lambda bodies: len(bodies) == 2)
             assert [each["event"] for each in bodies] == ["approval_required", "approval_reminder"]
             for (headers, raw), body in zip(receiver.requests, bodies, strict=True):
-                assert body["link"] == f"{ADDRESS}{asked.path}"
+                assert body["link"] == f"{ADDRESS}{pending_call.path}"
                 assert body["link"] in body["text"]
                 assert "202e" not in raw.decode()
                 signed = sign_again(raw, headers)
                 assert headers["webhook-signature"] == signed
-            await device.post(asked.path, data={"decision": "approve"}, headers=BUTTON)
+            await device.post(pending_call.path, data={"decision": "approve"}, headers=BUTTON)
         tasks.cancel_scope.cancel()
 
 
@@ -222,7 +224,7 @@ def sign_again(body: bytes, headers: dict[str, str]) -> str:
     return "v1," + base64.b64encode(hmac.new(SECRET.encode(), signed, hashlib.sha256).digest()).decode()
 
 
-async def test_failing_webhook_gets_the_same_notice_again_and_delays_no_call(
+async def test_failing_webhook_is_retried_and_delays_no_call(
     reachable: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivery, "WAITS", (0.01, 0.02, 600))
@@ -233,14 +235,14 @@ async def test_failing_webhook_gets_the_same_notice_again_and_delays_no_call(
         url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}/hook"
         arguments = {"action": "set", "channel": "webhook", "config": {"url": url, "form": "slack"}}
         await crib.call("crew/crib_configure_notifications", arguments, principal=crib.owner("cli"))
-        async with asking(reachable) as (asked, device):
+        async with open_pending_call(reachable) as (pending_call, device):
             bodies = await receiver.until(lambda bodies: len(bodies) == 3)
-            assert f"<{ADDRESS}{asked.path}|" in bodies[0]["blocks"][-1]["text"]["text"]
+            assert f"<{ADDRESS}{pending_call.path}|" in bodies[0]["blocks"][-1]["text"]["text"]
             assert len({headers["webhook-id"] for headers, _ in receiver.requests}) == 1
             assert len({body for _, body in receiver.requests}) == 1
-            await device.post(asked.path, data={"decision": "approve"}, headers=BUTTON)
+            await device.post(pending_call.path, data={"decision": "approve"}, headers=BUTTON)
         receiver = Receiver(failing=1000)
         monkeypatch.setattr(delivery, "WAITS", (600,))
-        async with asking(reachable) as (asked, device):
-            await device.post(asked.path, data={"decision": "approve"}, headers=BUTTON)
+        async with open_pending_call(reachable) as (pending_call, device):
+            await device.post(pending_call.path, data={"decision": "approve"}, headers=BUTTON)
         tasks.cancel_scope.cancel()

@@ -1,4 +1,4 @@
-"""Many connections and sessions at once: whoever opens them, the owner and all others are answered."""
+"""Many connections of one client do not block the owner and other clients."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
@@ -30,11 +30,11 @@ async def token(crib: Running, name: str) -> str:
     return secret
 
 
-def ask(secret: str, path: str = "/api/tools") -> bytes:
+def request_of(secret: str, path: str = "/api/tools") -> bytes:
     return f"GET {path} HTTP/1.1\r\nhost: localhost:{{port}}\r\nauthorization: Bearer {secret}\r\n\r\n".encode()
 
 
-async def test_idle_unauthenticated_connections_do_not_lock_anyone_out(small: Running) -> None:
+async def test_idle_unauthenticated_connections_do_not_block_other_clients(small: Running) -> None:
     secret = await token(small, "app")
     idle = [raw_connection(small.port) for _ in range(6 * CAPACITY)]
     try:
@@ -48,14 +48,14 @@ async def test_idle_unauthenticated_connections_do_not_lock_anyone_out(small: Ru
             each.close()
 
 
-async def test_a_token_that_holds_all_it_may_is_refused_and_others_are_not(small: Running) -> None:
+async def test_token_at_its_connection_limit_is_refused_and_others_are_not(small: Running) -> None:
     greedy, modest = await token(small, "greedy"), await token(small, "modest")
     call = b"POST /api/tools/bench/wait/call HTTP/1.1\r\nhost: localhost:%d\r\n" % small.port
     call += b"content-type: application/json\r\ncontent-length: 16\r\n"
     call += b"authorization: Bearer %b\r\n\r\n" % greedy.encode()
     async with AsyncExitStack() as stack:
         for _ in range(CAPACITY // 4):
-            # The body never arrives whole, so the request stays under way.
+            # The body is incomplete, so the request stays open.
             stream = await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", small.port))
             await stream.send(call)
         one_more = await stack.enter_async_context(connect(small.port))
@@ -63,14 +63,14 @@ async def test_a_token_that_holds_all_it_may_is_refused_and_others_are_not(small
         assert status_of(await read_until(one_more, b"crib.busy")) == 503
         for secret in (modest, small.token):
             other = await stack.enter_async_context(connect(small.port))
-            await other.send(ask(secret).replace(b"{port}", b"%d" % small.port))
+            await other.send(request_of(secret).replace(b"{port}", b"%d" % small.port))
             assert status_of(await read_until(other, b"\r\n\r\n")) == 200
 
 
-async def test_idle_connections_of_a_token_make_way_for_its_own_new_ones(small: Running) -> None:
+async def test_idle_connections_of_a_token_are_replaced_by_its_new_ones(small: Running) -> None:
     secret = await token(small, "app")
     async with AsyncExitStack() as stack:
         for _ in range(2 * CAPACITY):
             stream = await stack.enter_async_context(connect(small.port))
-            await stream.send(ask(secret).replace(b"{port}", b"%d" % small.port))
+            await stream.send(request_of(secret).replace(b"{port}", b"%d" % small.port))
             assert status_of(await read_until(stream, b"\r\n\r\n")) == 200

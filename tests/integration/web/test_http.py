@@ -1,4 +1,4 @@
-"""HTTP on the wire: slow, oversized, malformed and impatient clients against a real server."""
+"""The HTTP server with slow, oversized, malformed and disconnecting clients."""
 
 import sys
 from dataclasses import replace
@@ -30,7 +30,7 @@ QUICK = WireLimits(head_seconds=0.2, request_seconds=0.4, stuck_seconds=0.3)
     params=[True, False] if sys.platform != "win32" else [False], ids=lambda fast: "uvloop" if fast else "asyncio"
 )
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
-    """Both loops: they differ in how connections end."""
+    """Both event loops, which end connections differently."""
     return "asyncio", {"use_uvloop": request.param}
 
 
@@ -52,7 +52,7 @@ async def respond(send: Send, body: bytes) -> None:
 
 
 async def echo(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with what it was asked."""
+    """Respond with the path, the header names and the body of the request."""
     body = await read_all(receive)
     if body is not None:
         names = sorted(name.decode() for name, _ in scope["headers"])
@@ -63,14 +63,14 @@ def body_of(answer: bytes) -> dict[str, object]:
     return orjson.loads(answer.split(b"\r\n\r\n", 1)[1])
 
 
-async def test_a_plain_request_is_answered_and_the_connection_goes_on() -> None:
+async def test_connection_serves_several_requests() -> None:
     async with serve(echo) as port, connect(port) as stream:
         for number in range(3):
             await stream.send(b"GET /%d HTTP/1.1\r\nhost: x\r\n\r\n" % number)
             assert b'"path":"/%d"' % number in await read_until(stream, b"}")
 
 
-async def test_a_head_that_does_not_end_in_time_is_answered_408() -> None:
+async def test_unfinished_head_is_answered_408() -> None:
     async with serve(echo, QUICK) as port:
         answer = await exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\nx-slow: ")
     assert status_of(answer) == 408
@@ -78,7 +78,7 @@ async def test_a_head_that_does_not_end_in_time_is_answered_408() -> None:
     assert b"application/problem+json" in answer
 
 
-async def test_dripping_headers_do_not_buy_time() -> None:
+async def test_slowly_sent_headers_do_not_extend_the_timeout() -> None:
     async with serve(echo, QUICK) as port, connect(port) as stream:
         await stream.send(b"GET / HTTP/1.1\r\n")
         async with anyio.create_task_group() as tasks:
@@ -93,7 +93,7 @@ async def test_dripping_headers_do_not_buy_time() -> None:
             tasks.cancel_scope.cancel()
 
 
-async def test_the_head_is_timed_on_a_reused_connection_too() -> None:
+async def test_head_timeout_applies_to_a_reused_connection() -> None:
     async with serve(echo, QUICK) as port, connect(port) as stream:
         await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         await read_until(stream, b"}")
@@ -109,19 +109,19 @@ async def test_empty_lines_do_not_keep_a_connection_open() -> None:
         assert status_of(await read_to_end(stream)) == 408
 
 
-async def test_a_connection_that_says_nothing_is_closed_without_a_word() -> None:
+async def test_silent_connection_is_closed_without_a_response() -> None:
     async with serve(echo, QUICK) as port:
         assert await exchange(port, b"") == b""
 
 
-async def test_a_body_that_does_not_end_in_time_is_answered_408() -> None:
+async def test_unfinished_body_is_answered_408() -> None:
     async with serve(echo, QUICK) as port:
         answer = await exchange(port, b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nhalf")
         chunked = await exchange(port, b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n")
     assert status_of(answer) == status_of(chunked) == 408
 
 
-async def test_a_slow_handler_is_not_a_slow_client() -> None:
+async def test_slow_handler_does_not_time_out_the_request() -> None:
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         await anyio.sleep(0.6)
         await respond(send, b"%d" % len(await read_all(receive) or b""))
@@ -132,7 +132,7 @@ async def test_a_slow_handler_is_not_a_slow_client() -> None:
     assert status_of(answer) == 200
 
 
-async def test_too_long_a_target_is_answered_414() -> None:
+async def test_oversized_target_is_answered_414() -> None:
     async with serve(echo) as port:
         fits = await exchange(port, b"GET /%b HTTP/1.1\r\nconnection: close\r\n\r\n" % (b"a" * 8191))
         answer = await exchange(port, b"GET /%b HTTP/1.1\r\n\r\n" % (b"a" * 8192))
@@ -153,21 +153,21 @@ async def test_too_long_a_target_is_answered_414() -> None:
     ],
     ids=["count", "one value", "endless value", "one name", "sum"],
 )
-async def test_too_much_head_is_answered_431(head: bytes) -> None:
+async def test_oversized_head_is_answered_431(head: bytes) -> None:
     async with serve(echo) as port:
         answer = await exchange(port, b"GET / HTTP/1.1\r\n" + head)
     assert status_of(answer) == 431
     assert body_of(answer)["code"] == "request.headers_too_large"
 
 
-async def test_a_hundred_headers_and_sixty_kilobytes_are_read() -> None:
+async def test_hundred_headers_and_sixty_kilobytes_are_accepted() -> None:
     async with serve(echo) as port:
         many = await exchange(port, b"GET / HTTP/1.1\r\nconnection: close\r\n" + b"x-a: b\r\n" * 99 + b"\r\n")
         large = await exchange(port, b"GET / HTTP/1.1\r\nconnection: close\r\nx-a: " + b"b" * 60_000 + b"\r\n\r\n")
     assert status_of(many) == status_of(large) == 200
 
 
-async def test_a_head_in_many_pieces_is_read_like_one() -> None:
+async def test_head_sent_byte_by_byte_is_read() -> None:
     async with serve(echo) as port, connect(port) as stream:
         for byte in b"POST /p%20q HTTP/1.1\r\nhost: x\r\nx-empty:\r\nx-a: b\r\ncontent-length: 2\r\n\r\nhi":
             await stream.send(bytes([byte]))
@@ -194,7 +194,7 @@ async def test_a_head_in_many_pieces_is_read_like_one() -> None:
         b"GET /\xff HTTP/1.1\r\n\r\n",
     ],
 )
-async def test_what_is_not_http_is_answered_400_and_the_server_goes_on(request_bytes: bytes) -> None:
+async def test_invalid_http_is_answered_400(request_bytes: bytes) -> None:
     async with serve(echo, QUICK) as port:
         answer = await exchange(port, request_bytes)
         assert status_of(answer) == 400
@@ -213,13 +213,13 @@ async def test_trailers_are_dropped() -> None:
     assert body_of(answer) == {"path": "/", "headers": ["connection", "host", "transfer-encoding"], "body": "hi"}
 
 
-async def test_a_connection_on_which_nothing_is_asked_any_more_is_closed() -> None:
+async def test_idle_connection_is_closed() -> None:
     async with serve(echo, replace(QUICK, idle_seconds=0)) as port:
         answer = await exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
     assert statuses_of(answer) == [200]
 
 
-async def test_a_connection_is_not_idle_while_its_answer_is_made() -> None:
+async def test_connection_is_not_idle_during_its_response() -> None:
     looked = anyio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -233,7 +233,7 @@ async def test_a_connection_is_not_idle_while_its_answer_is_made() -> None:
         await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         assert (
             await exchange(port, b"") == b""
-        )  # who says nothing is sent away, and the clock of the first was looked at
+        )  # a silent connection is closed, after the idle time of the first was checked
         assert b"done" in await exchange(port, b"GET /other HTTP/1.1\r\nhost: x\r\n\r\n")
         assert b"done" in await read_to_end(stream)
 
@@ -241,7 +241,7 @@ async def test_a_connection_is_not_idle_while_its_answer_is_made() -> None:
 @pytest.mark.parametrize(
     "header", [(b"x-a", b"1\r\nx-b: 2"), (b"x-a\nx-b", b"2"), (b"x-a", b"1\x00"), (b"x-a", b"1\rx")]
 )
-async def test_a_header_that_could_be_taken_for_two_is_never_sent(header: tuple[bytes, bytes]) -> None:
+async def test_response_header_with_a_line_break_is_never_sent(header: tuple[bytes, bytes]) -> None:
     async def careless(scope: Scope, receive: Receive, send: Send) -> None:
         headers = [header, (b"content-length", b"2")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -254,7 +254,7 @@ async def test_a_header_that_could_be_taken_for_two_is_never_sent(header: tuple[
 
 
 @pytest.mark.parametrize("body", [b"h", b"hii"])
-async def test_an_answer_that_is_not_as_long_as_it_says_ends_the_connection(body: bytes) -> None:
+async def test_response_of_the_wrong_length_ends_the_connection(body: bytes) -> None:
     async def wrong(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": body})
@@ -263,7 +263,7 @@ async def test_an_answer_that_is_not_as_long_as_it_says_ends_the_connection(body
         assert body not in await exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
 
 
-async def test_the_head_of_a_stream_comes_before_anything_else_of_it() -> None:
+async def test_head_of_a_stream_is_sent_before_its_body() -> None:
     seen = anyio.Event()
 
     async def stream_of(scope: Scope, receive: Receive, send: Send) -> None:
@@ -279,7 +279,7 @@ async def test_the_head_of_a_stream_comes_before_anything_else_of_it() -> None:
         assert await read_to_end(stream) == b"3\r\none\r\n0\r\n\r\n"
 
 
-async def test_the_head_of_a_large_answer_is_not_copied_into_another_order() -> None:
+async def test_large_response_is_sent_in_order() -> None:
     large = bytes(range(256)) * 1024
 
     async def many(scope: Scope, receive: Receive, send: Send) -> None:
@@ -290,7 +290,7 @@ async def test_the_head_of_a_large_answer_is_not_copied_into_another_order() -> 
     assert answer.split(b"\r\n\r\n", 1)[1] == large
 
 
-async def test_endless_trailers_are_cut_off() -> None:
+async def test_oversized_trailers_are_answered_431() -> None:
     head = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n"
     async with serve(echo) as port:
         answer = await exchange(port, head + (b"x-a: " + b"b" * 1000 + b"\r\n") * 70)
@@ -306,14 +306,14 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
     assert paths == [b"/%d" % number for number in range(50)] + [b"/end"]
 
 
-async def test_an_old_client_gets_its_answer_and_a_closed_connection() -> None:
+async def test_http_1_0_client_gets_a_response_and_a_closed_connection() -> None:
     async with serve(echo) as port:
         answer = await exchange(port, b"GET / HTTP/1.0\r\n\r\n")
     assert status_of(answer) == 200
 
 
 @pytest.mark.parametrize("offer", [b"h2c", b"websocket"])
-async def test_an_offered_upgrade_is_not_taken_and_the_request_is_answered(offer: bytes) -> None:
+async def test_offered_upgrade_is_ignored(offer: bytes) -> None:
     head = b"host: x\r\nconnection: Upgrade, HTTP2-Settings\r\nupgrade: %b\r\nhttp2-settings: AAA\r\n" % offer
     async with serve(echo) as port, connect(port) as stream:
         await stream.send(b"GET /one HTTP/1.1\r\n" + head + b"\r\n")
@@ -332,7 +332,7 @@ async def test_an_offered_upgrade_is_not_taken_and_the_request_is_answered(offer
         assert b'"/four"' in await read_until(stream, b"}")
 
 
-async def test_thousands_of_offered_upgrades_in_one_breath_are_answered_in_order() -> None:
+async def test_thousands_of_pipelined_upgrade_offers_are_answered_in_order() -> None:
     request = b"GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n"
     async with serve(echo) as port, connect(port) as stream:
         await stream.send(request * 3000 + b"GET /end HTTP/1.1\r\nconnection: close\r\n\r\n")
@@ -341,13 +341,13 @@ async def test_thousands_of_offered_upgrades_in_one_breath_are_answered_in_order
     assert b'"/end"' in answer
 
 
-async def test_an_offered_upgrade_with_a_body_of_unknown_length_is_refused() -> None:
+async def test_offered_upgrade_with_a_chunked_body_is_refused() -> None:
     head = b"host: x\r\nconnection: upgrade\r\nupgrade: h2c\r\ntransfer-encoding: chunked\r\n\r\n"
     async with serve(echo) as port:
         assert status_of(await exchange(port, b"POST / HTTP/1.1\r\n" + head + b"2\r\nhi\r\n0\r\n\r\n")) == 400
 
 
-async def test_an_early_answer_reaches_a_client_that_is_still_sending() -> None:
+async def test_early_response_reaches_a_client_that_is_still_sending() -> None:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         await respond(send, b"no")
 
@@ -358,7 +358,7 @@ async def test_an_early_answer_reaches_a_client_that_is_still_sending() -> None:
         await read_until(stream, b"no")
 
 
-async def test_what_is_sent_after_an_early_answer_is_read_up_to_a_limit() -> None:
+async def test_body_after_an_early_response_is_read_up_to_a_limit() -> None:
     async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
         await respond(send, b"no")
 
@@ -370,8 +370,8 @@ async def test_what_is_sent_after_an_early_answer_is_read_up_to_a_limit() -> Non
                 await stream.send(b"a" * 65_536)
 
 
-class Watched:
-    """Streams until its client goes; remembers that it noticed."""
+class DisconnectWatcher:
+    """Stream until the client disconnects, and record that it did."""
 
     def __init__(self) -> None:
         self.started = anyio.Event()
@@ -387,8 +387,8 @@ class Watched:
         self.gone.set()
 
 
-async def test_a_request_learns_that_its_client_has_gone_even_behind_a_pipelined_one() -> None:
-    app = Watched()
+async def test_request_notices_its_disconnected_client_behind_a_pipelined_one() -> None:
+    app = DisconnectWatcher()
     async with serve(app) as port:
         async with connect(port) as stream:
             await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\nGET /next HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -397,7 +397,7 @@ async def test_a_request_learns_that_its_client_has_gone_even_behind_a_pipelined
             await app.gone.wait()
 
 
-async def test_a_client_that_never_reads_is_dropped() -> None:
+async def test_client_that_does_not_read_is_dropped() -> None:
     over = anyio.Event()
 
     async def flood(scope: Scope, receive: Receive, send: Send) -> None:
@@ -428,7 +428,7 @@ async def test_a_client_that_never_reads_is_dropped() -> None:
 
 
 async def hang(scope: Scope, receive: Receive, send: Send) -> None:
-    """Belongs to the owner; begins an answer and ends it when the client sends more."""
+    """Claim the connection for the owner, begin a response, and end it when the client sends more."""
     assert scope["state"][CONNECTION].claim(OWNER_KEY)
     headers = [(b"content-length", b"4")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -452,7 +452,7 @@ async def test_connection_beyond_the_capacity_is_refused_while_all_others_are_bu
         assert await read_until(two, b"ly") == b"ly"
 
 
-async def test_half_of_the_files_the_process_may_open_are_never_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_use_at_most_half_of_the_allowed_files(monkeypatch: pytest.MonkeyPatch) -> None:
     def two_files(_: int) -> tuple[int, int]:
         return 2, 2
 
@@ -463,7 +463,7 @@ async def test_half_of_the_files_the_process_may_open_are_never_connections(monk
         assert status_of(await exchange(port, b"")) == 503
 
 
-async def test_requests_under_way_finish_when_the_server_stops() -> None:
+async def test_requests_in_flight_finish_when_the_server_stops() -> None:
     entered = anyio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -474,10 +474,10 @@ async def test_requests_under_way_finish_when_the_server_stops() -> None:
     answers: list[bytes] = []
     async with anyio.create_task_group() as tasks, serve(slow) as port:
 
-        async def ask() -> None:
+        async def fetch() -> None:
             answers.append(await exchange(port, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"))
 
-        tasks.start_soon(ask)
+        tasks.start_soon(fetch)
         await entered.wait()
     assert status_of(answers[0]) == 200
     assert answers[0].endswith(b"done")

@@ -1,4 +1,4 @@
-"""Every route there is: none is open but the two that should be, and none can be added without being named here."""
+"""Every route is listed here, and only two of them are open without a credential."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -323,7 +323,7 @@ CONSOLE = {
     ("GET", "/waiting/pill"),
     ("POST", "/waiting/questions/{id}"),
 }
-"""The pages of the console, their parts and what their forms do."""
+"""The pages of the console, their parts and their forms."""
 ENDPOINT = {
     (method, path) for method in ("GET", "POST", "DELETE") for path in ("/mcp", "/mcp/servers/x", "/mcp/agents/x")
 }
@@ -331,7 +331,7 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", 
 
 
 def all_routes(routes: Iterable[BaseRoute]) -> Iterator[Route]:
-    """The routes, also of included routers; a kind of route that is not known here fails."""
+    """Yield the routes, also of included routers. Fails for an unknown kind of route."""
     for route in routes:
         included = getattr(route, "original_router", None)
         if included is not None:
@@ -341,16 +341,16 @@ def all_routes(routes: Iterable[BaseRoute]) -> Iterator[Route]:
             yield route
 
 
-async def test_the_inventory_names_every_route(running: Running) -> None:
+async def test_inventory_lists_every_route(running: Running) -> None:
     address = f"127.0.0.1:{running.port}"
-    doors = create_routes(running.holding.crib, Logins(address), Throttle(), address=address)
-    made = (app.complete() if isinstance(app, LateApi) else app.routes for app in doors.all())
-    routes = all_routes(chain.from_iterable(made))
+    apps = create_routes(running.holding.crib, Logins(address), Throttle(), address=address)
+    app_routes = (app.complete() if isinstance(app, LateApi) else app.routes for app in apps.all())
+    routes = all_routes(chain.from_iterable(app_routes))
     found = {(method, route.path) for route in routes for method in (route.methods or ()) if method != "HEAD"}
     assert found == INVENTORY | CONSOLE
 
 
-async def test_nothing_but_the_open_paths_answers_without_a_credential(running: Running) -> None:
+async def test_only_open_paths_respond_without_a_credential(running: Running) -> None:
     assert {"/healthz", "/login"} == OPEN_PATHS
     async with running.client(token=False) as client:
         for path in sorted({path for _, path in INVENTORY | CONSOLE | ENDPOINT}):
@@ -367,7 +367,7 @@ async def test_nothing_but_the_open_paths_answers_without_a_credential(running: 
                 assert "no-store" in answer.headers["cache-control"]
 
 
-async def test_no_spelling_of_a_path_gets_around_the_guard(running: Running) -> None:
+async def test_no_spelling_of_a_path_bypasses_the_guard(running: Running) -> None:
     spellings = [
         "/healthz/../api/tools", "/healthz/%2e%2e/api/tools", "/healthz%2f..%2fapi/tools", "//api/tools", "/api//tools",
         "/%61pi/tools", "/API/tools", "/api/tools/", "/api/tools%00", "/healthz;/api/tools", "/login/../mcp", "/mcp/",
@@ -380,7 +380,7 @@ async def test_no_spelling_of_a_path_gets_around_the_guard(running: Running) -> 
         assert b"inputSchema" not in answer
 
 
-async def test_health_tells_nothing(running: Running) -> None:
+async def test_health_check_reveals_nothing_else(running: Running) -> None:
     async with running.client(token=False) as client:
         answer = await client.get("/healthz")
     assert answer.json() == {"status": "ok"}

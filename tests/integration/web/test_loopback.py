@@ -1,4 +1,4 @@
-"""The small HTTP client of a front, against a real server."""
+"""The HTTP client of a stdio process, against a real server."""
 
 import anyio
 import pytest
@@ -21,7 +21,7 @@ async def body_of(receive: Receive) -> bytes:
     return body
 
 
-async def test_bodies_of_any_size_and_form_are_read_whole_on_one_connection() -> None:
+async def test_bodies_of_any_size_and_encoding_share_one_connection() -> None:
     clients: set[object] = set()
 
     async def echo(scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,7 +45,7 @@ async def test_bodies_of_any_size_and_form_are_read_whole_on_one_connection() ->
     assert len(clients) == 1
 
 
-async def test_the_request_says_who_asks_and_what() -> None:
+async def test_request_carries_token_host_path_and_query() -> None:
     seen: list[Scope] = []
 
     async def note(scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,31 +65,31 @@ async def test_the_request_says_who_asks_and_what() -> None:
     assert (seen[0]["path"], seen[0]["query_string"]) == ("/a b", b"c=d")
 
 
-async def test_a_cancelled_request_tells_the_server_that_its_client_left() -> None:
-    left, entered = anyio.Event(), anyio.Event()
+async def test_cancelled_request_disconnects_from_the_server() -> None:
+    disconnected, entered = anyio.Event(), anyio.Event()
 
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
         await body_of(receive)
         entered.set()
         while (await receive())["type"] != "http.disconnect":
             pass
-        left.set()
+        disconnected.set()
 
     http = LoopbackHttp("secret")
     async with serve(wait) as port, anyio.create_task_group() as tasks:
 
-        async def ask() -> None:
+        async def request() -> None:
             async with http.stream("POST", f"http://127.0.0.1:{port}/", b"x"):
                 raise AssertionError("It was answered.")
 
-        tasks.start_soon(ask)
+        tasks.start_soon(request)
         await entered.wait()
         tasks.cancel_scope.cancel()
     with anyio.fail_after(10):
-        await left.wait()
+        await disconnected.wait()
 
 
-async def test_a_connection_that_the_server_closed_is_not_used_again() -> None:
+async def test_connection_closed_by_the_server_is_not_reused() -> None:
     async def plain(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
@@ -107,7 +107,7 @@ async def test_a_connection_that_the_server_closed_is_not_used_again() -> None:
         http.close()
 
 
-async def test_a_server_that_is_not_there_is_not_reached() -> None:
+async def test_unreachable_server_is_reported() -> None:
     listener = bind("127.0.0.1", 0)
     port = listener.getsockname()[1]
     listener.close()
@@ -121,7 +121,7 @@ async def test_a_server_that_is_not_there_is_not_reached() -> None:
     [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab", b"no http\r\n\r\n"],
     ids=["nothing", "half a head", "half a body", "something else"],
 )
-async def test_an_answer_that_is_cut_or_no_answer_is_lost(answer: bytes) -> None:
+async def test_truncated_or_invalid_response_is_reported_as_lost(answer: bytes) -> None:
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
 
     async def handle(stream: SocketStream) -> None:

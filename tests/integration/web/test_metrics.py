@@ -1,4 +1,4 @@
-"""`/metrics`: who may read it, and what it counts."""
+"""`/metrics`: access to it, and what it counts."""
 
 import anyio
 import pytest
@@ -38,7 +38,7 @@ async def test_metrics_need_the_owners_token(running: Running) -> None:
     assert (named.status_code, named.json()["code"]) == (404, "route.unknown")
 
 
-async def test_each_ending_of_a_call_is_counted(running: Running) -> None:
+async def test_each_outcome_of_a_call_is_counted(running: Running) -> None:
     await call(running, "bench/echo", {"text": "hello"})
     await call(running, "bench/echo", {"text": "hello"})
     await call(running, "bench/broken")
@@ -79,11 +79,11 @@ async def test_pending_approval_is_a_gauge(running: Running) -> None:
     crib = running.holding.crib
     found: dict[tuple[str, ...], float] = {}
 
-    async def ask() -> None:
+    async def call_tool() -> None:
         await crib.gate.call(crib.owner("ide", mode="default"), ToolRef("bench", "broken"), {}, door="mcp")
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(ask)
+        tasks.start_soon(call_tool)
         with anyio.fail_after(20):
             while not found.get(("toolcrib_approvals_pending",)):
                 found = await scrape(running)

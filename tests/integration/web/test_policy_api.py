@@ -1,4 +1,4 @@
-"""Rules, reasons, approvals, tokens, bundles and projects over REST, on a crib that runs."""
+"""Rules, explanations, approvals, tokens, bundles and projects over REST."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ ANY = [{"pointer": "/x", "test": "present", "value": False}]
 DENY: JsonObject = {"effect": "deny", "pattern": "bench/broken", "reason": "It breaks."}
 
 
-async def test_a_rule_is_added_read_changed_and_removed_and_counts_at_once(running: Running) -> None:
+async def test_rule_is_created_changed_and_deleted_with_immediate_effect(running: Running) -> None:
     async with running.client() as client:
         made = await client.post("/api/policy/rules", json=DENY)
         assert made.status_code == 201, made.text
@@ -53,7 +53,7 @@ async def test_a_rule_is_added_read_changed_and_removed_and_counts_at_once(runni
         ),
     ],
 )
-async def test_a_wrong_rule_is_refused_with_every_place(
+async def test_invalid_rule_is_refused_with_each_field(
     running: Running, body: JsonObject, status: int, code: str, paths: list[str]
 ) -> None:
     async with running.client() as client:
@@ -62,7 +62,7 @@ async def test_a_wrong_rule_is_refused_with_every_place(
         assert [each["path"] for each in answer.json()["errors"]] == paths
 
 
-async def test_a_rule_of_the_settings_file_is_listed_with_its_line_and_not_removed_here(running: Running) -> None:
+async def test_rule_in_the_settings_file_is_listed_and_not_deleted(running: Running) -> None:
     file = running.holding.crib.settings.home / "toolcrib.toml"
     file.write_text('[[rules]]\neffect = "deny"\npattern = "bench/*"\n\n[[rules]]\neffect = "x"\n', encoding="utf-8")
     await running.holding.crib.permissions.look()
@@ -86,7 +86,7 @@ async def test_rule_that_matches_nothing_is_added_with_a_problem_and_found_by_ch
         assert found == {misspelt["id"]: "rule.matches_nothing", narrow["id"]: "rule.shadowed"}
 
 
-async def test_reach_lists_who_can_call_a_tool_without_being_asked_and_why(running: Running) -> None:
+async def test_reach_lists_principals_that_can_call_a_tool_with_the_reason(running: Running) -> None:
     condition = {"pointer": "/times", "test": "range", "value": {"max": 3}}
     async with running.client() as client:
         token = (await client.post("/api/tokens", json={"name": "laptop", "mode": "default"})).json()
@@ -107,8 +107,8 @@ async def test_suggested_permissions_cover_exactly_the_calls_that_ran(running: R
     async with running.client() as client:
         await client.post("/api/policy/rules", json={"effect": "deny", "pattern": "bench/broken", "conditions": ANY})
         for tool, arguments in (("echo", {"text": "x"}), ("echo", {"text": "y"}), ("broken", {})):
-            asked = {"agent": "reviewer", "mode": "acceptEdits"}
-            await client.post(f"/api/tools/bench/{tool}/call", params=asked, json={"arguments": arguments})
+            query = {"agent": "reviewer", "mode": "acceptEdits"}
+            await client.post(f"/api/tools/bench/{tool}/call", params=query, json={"arguments": arguments})
         (found,) = (await client.get("/api/policy/suggestions", params={"days": 7})).json()
         assert (found["agent"], found["toolPermissions"]) == ("reviewer", ["bench/echo"])
         assert found["used"] == [{"tool": "bench/echo", "calls": 2}]
@@ -121,31 +121,31 @@ async def test_suggested_permissions_cover_exactly_the_calls_that_ran(running: R
         assert (unknown.status_code, unknown.json()["code"]) == (404, "agent.unknown")
 
 
-async def explained(client: httpx2.AsyncClient, **asked: Any) -> JsonObject:
-    """The answer to why."""
-    answer = await client.get("/api/policy/explain", params=asked)
+async def explain(client: httpx2.AsyncClient, **query: Any) -> JsonObject:
+    """Return an explanation."""
+    answer = await client.get("/api/policy/explain", params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-async def test_why_names_the_deciding_rule_and_a_change_that_flips_it(running: Running) -> None:
+async def test_explanation_names_the_deciding_rule_and_a_change(running: Running) -> None:
     async with running.client() as client:
         rule = (await client.post("/api/policy/rules", json=DENY)).json()
-        found = await explained(client, tool="bench/broken", source="ide")
+        found = await explain(client, tool="bench/broken", source="ide")
         assert (found["verdict"], found["decidedBy"]["rule"]) == ("hidden", rule["id"])
         assert found["principal"]["source"] == "ide"
         assert found["flip"]["changes"][0]["rule"] == rule["id"]
         assert found["decidedBy"] in found["steps"]
 
 
-async def test_why_looks_at_arguments_and_at_hypothetical_askers(running: Running) -> None:
+async def test_explanation_considers_arguments_and_other_principals(running: Running) -> None:
     condition = {"pointer": "/times", "test": "range", "value": {"min": 3}}
     async with running.client() as client:
         body = {"effect": "deny", "pattern": "bench/echo", "conditions": [condition]}
         await client.post("/api/policy/rules", json=body)
         verdicts = [
-            (await explained(client, tool="bench/echo", **asked))["verdict"]
-            for asked in (
+            (await explain(client, tool="bench/echo", **query))["verdict"]
+            for query in (
                 {},
                 {"args": '{"times": 5}'},
                 {"args": '{"times": 1}'},
@@ -158,23 +158,23 @@ async def test_why_looks_at_arguments_and_at_hypothetical_askers(running: Runnin
         assert verdicts == ["allow", "deny", "allow", "ask", "deny", "allow", "deny"]
 
 
-async def test_why_an_unknown_tool_is_told_with_names_that_are_near(running: Running) -> None:
+async def test_explanation_of_an_unknown_tool_lists_similar_names(running: Running) -> None:
     async with running.client() as client:
-        found = await explained(client, tool="bench/ehco")
+        found = await explain(client, tool="bench/ehco")
         assert (found["verdict"], found["nearest"][0]) == ("unknown", "bench/echo")
-        found = await explained(client, tool="nowhere/echo")
+        found = await explain(client, tool="nowhere/echo")
         assert "Server 'nowhere' does not exist" in found["decidedBy"]["reason"]
         assert "bench/echo" in found["nearest"]
-        found = await explained(client, tool="mcp__bench__echo")
+        found = await explain(client, tool="mcp__bench__echo")
         assert (found["ref"], found["verdict"]) == ("bench/echo", "allow")
 
 
-async def test_why_says_that_a_server_is_not_trusted(running: Running) -> None:
+async def test_explanation_says_that_a_server_is_untrusted(running: Running) -> None:
     cursor = running.holding.crib.settings.home.parent / ".cursor"
     cursor.mkdir()
     (cursor / "mcp.json").write_text('{"mcpServers": {"far": {"command": "far-server"}}}', encoding="utf-8")
     async with running.client() as client:
-        reason = (await explained(client, tool="far/away"))["decidedBy"]["reason"]
+        reason = (await explain(client, tool="far/away"))["decidedBy"]["reason"]
         assert "Not trusted yet." in reason
         assert "toolcrib mcp trust far" in reason
 
@@ -191,7 +191,7 @@ async def test_why_says_that_a_server_is_not_trusted(running: Running) -> None:
         ({"record": "77"}, 404, "audit.unknown"),
     ],
 )
-async def test_a_question_that_cannot_be_answered_is_refused(
+async def test_invalid_explanation_request_is_refused(
     running: Running, params: dict[str, str], status: int, code: str
 ) -> None:
     async with running.client() as client:
@@ -199,17 +199,17 @@ async def test_a_question_that_cannot_be_answered_is_refused(
         assert (answer.status_code, answer.json()["code"]) == (status, code)
 
 
-async def test_why_of_a_record_says_what_was_decided_then_and_would_be_now(running: Running) -> None:
+async def test_explanation_of_a_record_has_the_recorded_and_the_current_decision(running: Running) -> None:
     async with running.client() as client:
         called = (await client.post("/api/tools/bench/echo/call", json={"arguments": {"text": "x"}})).json()
         rule = (await client.post("/api/policy/rules", json={"effect": "deny", "pattern": "bench/*"})).json()
-        found = await explained(client, record=called["auditId"])
+        found = await explain(client, record=called["auditId"])
         assert (found["verdict"], found["decidedBy"]["rule"]) == ("hidden", rule["id"])
         assert found["recorded"]["decision"] == "allow"
         assert found["recorded"]["uncertain"] is False
 
 
-async def test_a_simulation_tells_which_calls_would_be_decided_otherwise_and_changes_nothing(running: Running) -> None:
+async def test_simulation_lists_changed_decisions_and_changes_nothing(running: Running) -> None:
     async with running.client() as client:
         for tool, arguments in (("echo", {"text": "x"}), ("echo", {"text": "y"}), ("broken", {})):
             await client.post(f"/api/tools/bench/{tool}/call", json={"arguments": arguments})
@@ -231,8 +231,8 @@ async def test_a_simulation_tells_which_calls_would_be_decided_otherwise_and_cha
         assert (wrong.status_code, wrong.json()["code"]) == (422, "rule.invalid")
 
 
-class Waiting:
-    """A call over the API, in mode `default`, that a person has to approve."""
+class PendingCall:
+    """A call in mode `default`, which requires approval."""
 
     answer: httpx2.Response
 
@@ -240,14 +240,14 @@ class Waiting:
         self._running = running
 
     async def call(self, arguments: JsonObject) -> None:
-        """Make it, and keep what it came to."""
+        """Call the tool and keep the response."""
         async with self._running.client() as client:
             self.answer = await client.post(
                 "/api/tools/bench/echo/call", params={"mode": "default"}, json={"arguments": arguments}
             )
 
-    async def question(self, client: httpx2.AsyncClient) -> JsonObject:
-        """The question that it put."""
+    async def approval(self, client: httpx2.AsyncClient) -> JsonObject:
+        """Return its pending approval."""
         while True:
             found = (await client.get("/api/approvals", params={"status": "pending"})).json()
             if found:
@@ -255,49 +255,49 @@ class Waiting:
             await anyio.sleep(0.01)
 
 
-async def test_a_call_waits_for_a_persons_yes_and_the_second_answer_is_too_late(running: Running) -> None:
-    waiting = Waiting(running)
+async def test_call_waits_for_approval_and_a_second_answer_is_refused(running: Running) -> None:
+    pending_call = PendingCall(running)
     with anyio.fail_after(20):
         async with running.client() as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(waiting.call, {"text": "a\u202eb"})
-            question = await waiting.question(client)
-            path = f"/api/approvals/{question['id']}"
-            assert (await client.get(path)).json() == question
-            assert (question["server"], question["tool"], question["arguments"]) == (
+            tasks.start_soon(pending_call.call, {"text": "a\u202eb"})
+            approval = await pending_call.approval(client)
+            path = f"/api/approvals/{approval['id']}"
+            assert (await client.get(path)).json() == approval
+            assert (approval["server"], approval["tool"], approval["arguments"]) == (
                 "bench",
                 "echo",
                 {"text": "a\u202eb", "times": 1},
             )
-            assert "\\u{202e}" in question["shown"]["text"]
-            assert question["shown"]["remarks"][0]["pointer"] == "/text"
+            assert "\\u{202e}" in approval["shown"]["text"]
+            assert approval["shown"]["remarks"][0]["pointer"] == "/text"
             answered = await client.post(path, json={"decision": "approve"})
             assert (answered.status_code, answered.json()["status"]) == (200, "approved")
             late = await client.post(path, json={"decision": "deny"})
             assert (late.status_code, late.json()["code"]) == (409, "approval.decided")
-        assert waiting.answer.json()["content"][0]["text"] == "a\u202eb"
+        assert pending_call.answer.json()["content"][0]["text"] == "a\u202eb"
         async with running.client() as client:
             assert (await client.get("/api/approvals", params={"status": "pending"})).json() == []
 
 
-async def test_a_no_reaches_whoever_asked_and_for_ever_writes_a_rule(running: Running) -> None:
-    waiting = Waiting(running)
+async def test_denial_reaches_the_caller_and_a_lasting_one_adds_a_rule(running: Running) -> None:
+    pending_call = PendingCall(running)
     with anyio.fail_after(20):
         async with running.client() as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(waiting.call, {"text": "x"})
-            question = await waiting.question(client)
+            tasks.start_soon(pending_call.call, {"text": "x"})
+            approval = await pending_call.approval(client)
             body = {"decision": "deny", "scope": "always", "reason": "Not today."}
-            answered = (await client.post(f"/api/approvals/{question['id']}", json=body)).json()
+            answered = (await client.post(f"/api/approvals/{approval['id']}", json=body)).json()
             assert answered["rule"]["pattern"] == "bench/echo"
             assert (await client.get("/api/policy/rules")).json() == [answered["rule"]]
-        assert "Not today." in waiting.answer.text
+        assert "Not today." in pending_call.answer.text
 
 
-async def test_a_person_may_edit_the_arguments_and_what_does_not_fit_leaves_the_question_open(running: Running) -> None:
-    waiting = Waiting(running)
+async def test_approver_can_edit_arguments_and_invalid_ones_leave_it_pending(running: Running) -> None:
+    pending_call = PendingCall(running)
     with anyio.fail_after(20):
         async with running.client() as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(waiting.call, {"text": "x"})
-            path = f"/api/approvals/{(await waiting.question(client))['id']}"
+            tasks.start_soon(pending_call.call, {"text": "x"})
+            path = f"/api/approvals/{(await pending_call.approval(client))['id']}"
             for body, status in (
                 ({"decision": "approve", "arguments": {"text": 5}}, 422),
                 ({"decision": "approve", "scope": "session"}, 422),
@@ -305,11 +305,11 @@ async def test_a_person_may_edit_the_arguments_and_what_does_not_fit_leaves_the_
                 ({"decision": "approve", "arguments": {"text": "y"}}, 200),
             ):
                 assert (await client.post(path, json=body)).status_code == status
-        assert waiting.answer.json()["content"][0]["text"] == "y"
+        assert pending_call.answer.json()["content"][0]["text"] == "y"
 
 
-async def test_only_a_person_answers(running: Running) -> None:
-    waiting = Waiting(running)
+async def test_only_the_owner_or_a_permitted_token_answers_an_approval(running: Running) -> None:
+    pending_call = PendingCall(running)
     async with running.client() as client:
         secrets = {
             name: (await client.post("/api/tokens", json={"name": name, "source": "api", **more})).json()["secret"]
@@ -317,8 +317,8 @@ async def test_only_a_person_answers(running: Running) -> None:
         }
     with anyio.fail_after(20):
         async with running.client() as client, anyio.create_task_group() as tasks:
-            tasks.start_soon(waiting.call, {"text": "x"})
-            path = f"/api/approvals/{(await waiting.question(client))['id']}"
+            tasks.start_soon(pending_call.call, {"text": "x"})
+            path = f"/api/approvals/{(await pending_call.approval(client))['id']}"
             yes = {"decision": "approve"}
             refused = await client.post(path, params={"source": "scheduler"}, json=yes)
             assert (refused.status_code, refused.json()["code"]) == (403, "approval.not_a_person")
@@ -326,10 +326,10 @@ async def test_only_a_person_answers(running: Running) -> None:
             assert (await client.post(path, json=yes, headers=headers)).status_code in (403, 404)
             headers = {"authorization": f"Bearer {secrets['helper']}"}
             assert (await client.post(path, json=yes, headers=headers)).status_code == 200
-        assert waiting.answer.json()["isError"] is False
+        assert pending_call.answer.json()["isError"] is False
 
 
-async def test_a_token_works_until_it_is_revoked_and_its_secret_is_told_once(running: Running) -> None:
+async def test_token_works_until_revoked_and_its_secret_is_shown_once(running: Running) -> None:
     async with running.client() as client:
         made = await client.post("/api/tokens", json={"name": "ci", "source": "api"})
         assert made.status_code == 201, made.text
@@ -351,7 +351,7 @@ async def test_a_token_works_until_it_is_revoked_and_its_secret_is_told_once(run
         assert "revokedAt" in (await client.get("/api/tokens")).json()[0]
 
 
-async def test_bundles_are_made_changed_and_removed(running: Running) -> None:
+async def test_bundles_are_created_changed_and_deleted(running: Running) -> None:
     fields = {"name": "Mine", "tools": ["bench/*", "mcp__bench__echo"], "prompt": "Be brief."}
     async with running.client() as client:
         made = await client.post("/api/bundles", json={"id": "mine", **fields})
@@ -369,11 +369,11 @@ async def test_bundles_are_made_changed_and_removed(running: Running) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
-    """A directory by its real path."""
+    """A directory, as a resolved path."""
     return os.path.realpath(tmp_path)
 
 
-async def test_a_project_is_named_by_its_path(running: Running, folder: str) -> None:
+async def test_project_is_addressed_by_its_path(running: Running, folder: str) -> None:
     path = folder
     async with running.client() as client:
         made = await client.post("/api/projects", json={"path": path, "bundles": ["reviewer"]})
@@ -388,7 +388,7 @@ async def test_a_project_is_named_by_its_path(running: Running, folder: str) -> 
         assert (await client.get(address)).json()["code"] == "project.unknown"
 
 
-async def test_the_exported_chain_proves_itself(running: Running) -> None:
+async def test_exported_audit_chain_can_be_verified(running: Running) -> None:
     async with running.client() as client:
         for _ in range(3):
             await client.post("/api/tools/bench/echo/call", json={"arguments": {"text": "x"}})
@@ -400,7 +400,7 @@ async def test_the_exported_chain_proves_itself(running: Running) -> None:
         assert len(part) == 2
 
 
-async def test_no_tool_of_ours_needs_to_be_accepted(running: Running) -> None:
+async def test_python_tools_need_no_acceptance(running: Running) -> None:
     async with running.client() as client:
         assert (await client.get("/api/tools/changes")).json() == []
         answer = await client.post("/api/tools/bench/echo/accept", json={})

@@ -1,4 +1,4 @@
-"""Browsers of the owner are notified of approvals by Web Push: subscribe, receive, be removed."""
+"""Approval notifications by Web Push: subscribing, delivery and removal."""
 
 import logging
 from collections.abc import AsyncGenerator, Callable
@@ -27,7 +27,7 @@ ARGUMENT = "an-argument-that-stays-here"
 
 
 class Browser:
-    """A browser with a push service of its own on this machine. It decrypts with the steps of RFC 8188 and RFC 8291."""
+    """A browser with its own push service on loopback. Decrypts as RFC 8188 and RFC 8291 describe."""
 
     def __init__(self) -> None:
         self.private = ec.generate_private_key(ec.SECP256R1())
@@ -38,7 +38,7 @@ class Browser:
         self.port = 0
 
     def subscription(self, endpoint: str | None = None) -> JsonObject:
-        """What the browser's `PushSubscription.toJSON()` returns."""
+        """Return what the browser's `PushSubscription.toJSON()` returns."""
         keys = {"p256dh": encode64(self.point), "auth": encode64(self.auth)}
         return {"endpoint": endpoint or f"http://127.0.0.1:{self.port}/push/capability", "keys": keys}
 
@@ -105,8 +105,8 @@ async def signed_in(running: Running) -> AsyncGenerator[httpx2.AsyncClient]:
 
 
 @asynccontextmanager
-async def asked(running: Running) -> AsyncGenerator[str]:
-    """A call that waits for approval while the block runs."""
+async def pending_call(running: Running) -> AsyncGenerator[str]:
+    """Keep a call pending while the block runs; yield the approval's id."""
 
     async def call() -> None:
         async with running.client() as client:
@@ -136,7 +136,7 @@ async def browser() -> AsyncGenerator[Browser]:
         yield browser
 
 
-async def test_message_names_the_call_and_no_argument(
+async def test_message_names_the_tool_but_no_arguments(
     running: Running, browser: Browser, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -145,7 +145,7 @@ async def test_message_names_the_call_and_no_argument(
         made = await client.post("/notifications", json=browser.subscription())
         assert made.status_code == 201
         assert "capability" not in made.text
-        async with asked(running) as id:
+        async with pending_call(running) as id:
             await browser.received()
     headers, body = browser.requests[0]
     page = f"/waiting#ask-{id}"
@@ -166,7 +166,7 @@ async def test_subscription_and_key_are_encrypted_and_survive_a_restart(tmp_path
             if is_first:
                 await client.post("/notifications", json=browser.subscription())
                 continue
-            async with asked(running):
+            async with pending_call(running):
                 await browser.received()
     assert keys[0] == keys[1]
     for file in home.rglob("*"):
@@ -174,23 +174,23 @@ async def test_subscription_and_key_are_encrypted_and_survive_a_restart(tmp_path
 
 
 @pytest.mark.parametrize("status", [404, 410])
-async def test_subscription_that_is_gone_is_removed(running: Running, browser: Browser, status: int) -> None:
+async def test_gone_subscription_is_removed(running: Running, browser: Browser, status: int) -> None:
     browser.statuses = [status]
     async with signed_in(running) as client:
         await client.post("/notifications", json=browser.subscription())
-        async with asked(running):
+        async with pending_call(running):
             await browser.received()
             with anyio.fail_after(20):
                 while (await client.get("/settings")).json()["browsers"]:  # noqa: ASYNC110
                     await anyio.sleep(0.01)
 
 
-async def test_failed_message_is_repeated(running: Running, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_message_is_retried(running: Running, browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push_notices, "WAITS", (0.0, 0.0))
     browser.statuses = [503, 429, 201]
     async with signed_in(running) as client:
         await client.post("/notifications", json=browser.subscription())
-        async with asked(running):
+        async with pending_call(running):
             await browser.received(3)
         assert len((await client.get("/settings")).json()["browsers"]) == 1
 
@@ -210,7 +210,7 @@ async def test_signing_out_and_the_settings_page_remove_a_subscription(running: 
         assert (renewed.status_code, renewed.json()["code"]) == (404, "notify.unknown")
 
 
-async def test_only_a_signed_in_browser_of_the_owner_can_subscribe(running: Running, browser: Browser) -> None:
+async def test_only_a_signed_in_browser_can_subscribe(running: Running, browser: Browser) -> None:
     async with running.client() as owner, running.client(token=False) as stranger:
         made = await owner.post("/api/tokens", json={"name": "app", "source": "api"})
         token = {"authorization": f"Bearer {made.json()['secret']}"}
@@ -236,7 +236,7 @@ async def test_endpoint_must_be_a_public_https_address(running: Running, browser
     assert await running.holding.crib.push.list() == []
 
 
-async def test_name_that_resolves_to_this_machine_is_not_contacted(
+async def test_name_that_resolves_to_loopback_is_not_contacted(
     running: Running, browser: Browser, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(push_notices, "WAITS", ())
@@ -252,7 +252,7 @@ async def test_name_that_resolves_to_this_machine_is_not_contacted(
 
     web = running.holding.crib.push._web  # pyright: ignore[reportPrivateUsage]
     object.__setattr__(web, "resolve", resolve)
-    async with asked(running):
+    async with pending_call(running):
         with anyio.fail_after(20):
             while "did not accept a notice: Denied" not in caplog.text:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
@@ -260,7 +260,7 @@ async def test_name_that_resolves_to_this_machine_is_not_contacted(
     assert "capability" not in caplog.text
 
 
-async def test_new_owner_token_and_thirty_days_end_a_subscription(
+async def test_subscription_ends_with_the_owners_token_and_after_thirty_days(
     running: Running, browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     push = running.holding.crib.push
@@ -296,7 +296,7 @@ async def test_only_the_newest_subscriptions_are_kept(running: Running, browser:
     assert len(await push.list()) == push_notices.MOST_SUBSCRIPTIONS
 
 
-def test_routes_are_reached_by_the_script() -> None:
+def test_script_requests_the_notification_routes() -> None:
     script = Path(push_notices.__file__).parents[2] / "web/console/static/console.js"
     found: Callable[[str], bool] = script.read_text().__contains__
     assert all(found(f'"{path}"') for path in ("/notifications", "/notifications/key", "/notifications/renew"))

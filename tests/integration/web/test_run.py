@@ -1,4 +1,4 @@
-"""Holding a home: who may, where it listens, and how it ends."""
+"""Holding a home: exclusive access, the listening address, and shutdown."""
 
 import socket
 import stat
@@ -24,7 +24,7 @@ from toolcrib.web.run import hold
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_held_home_says_where_it_listens_and_nothing_is_left_afterwards(tmp_path: Path) -> None:
+async def test_held_home_publishes_its_address_and_removes_it_afterwards(tmp_path: Path) -> None:
     home = prepare_home(tmp_path / "home")
     async with running_crib(home.root) as running:
         info = read_run(home)
@@ -41,13 +41,13 @@ async def test_a_held_home_says_where_it_listens_and_nothing_is_left_afterwards(
     bind("127.0.0.1", running.port).close()
 
 
-async def test_the_crib_knows_its_port(tmp_path: Path) -> None:
+async def test_server_info_has_the_port(tmp_path: Path) -> None:
     async with running_crib(tmp_path / "home") as running, running.client() as client:
         answer = await client.post("/api/tools/toolcrib/get_server_info/call", json={"arguments": {}})
         assert answer.json()["structuredContent"]["port"] == running.port
 
 
-async def test_a_second_holder_is_told_who_the_first_is(tmp_path: Path) -> None:
+async def test_second_holder_gets_the_address_of_the_first(tmp_path: Path) -> None:
     async with running_crib(tmp_path / "home") as running:
         with pytest.raises(Unavailable) as refused:
             async with hold(Settings(home=tmp_path / "home"), kind="serve", port=running.port):
@@ -56,7 +56,7 @@ async def test_a_second_holder_is_told_who_the_first_is(tmp_path: Path) -> None:
         assert running.url in refused.value.message
 
 
-async def test_an_occupied_port_is_one_clear_error_and_the_home_is_free_again(tmp_path: Path) -> None:
+async def test_occupied_port_is_an_error_and_releases_the_home(tmp_path: Path) -> None:
     taken = bind("127.0.0.1", 0)
     port = taken.getsockname()[1]
     settings = Settings(home=tmp_path / "home", port=port)
@@ -73,7 +73,7 @@ async def test_an_occupied_port_is_one_clear_error_and_the_home_is_free_again(tm
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com", "", "::ffff:192.0.2.1", "169.254.1.1"])
-async def test_only_loopback_is_listened_on(tmp_path: Path, host: str) -> None:
+async def test_only_loopback_addresses_are_allowed(tmp_path: Path, host: str) -> None:
     with pytest.raises(ConfigError) as refused:
         async with hold(Settings(home=tmp_path / "home", host=host), kind="serve", port=0):
             pass
@@ -82,7 +82,7 @@ async def test_only_loopback_is_listened_on(tmp_path: Path, host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1"])
-async def test_every_name_of_loopback_works(tmp_path: Path, host: str) -> None:
+async def test_every_loopback_host_works(tmp_path: Path, host: str) -> None:
     try:
         bind(host, 0).close()
     except Unavailable:
@@ -95,18 +95,18 @@ async def test_every_name_of_loopback_works(tmp_path: Path, host: str) -> None:
         assert (await client.get(f"{holding.info.url}/healthz")).status_code == 200
 
 
-def test_the_socket_says_that_it_is_tcp_without_which_asyncio_sends_with_delay() -> None:
+def test_listening_socket_names_tcp_so_that_asyncio_disables_delay() -> None:
     with bind("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP
 
 
-async def test_what_the_block_raises_comes_out_as_it_is(tmp_path: Path) -> None:
+async def test_exception_in_the_block_is_raised_unchanged(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="mine"):
         async with running_crib(tmp_path / "home"):
             raise NotFound("tool.unknown", "mine")
 
 
-async def test_open_streams_do_not_delay_the_end_and_requests_under_way_get_their_answer(tmp_path: Path) -> None:
+async def test_shutdown_ends_streams_and_finishes_requests_in_flight(tmp_path: Path) -> None:
     answers: list[httpx2.Response] = []
     streams: list[str] = []
     followed = anyio.Event()
@@ -139,7 +139,7 @@ async def _release_later(release: anyio.Event) -> None:
     release.set()
 
 
-async def test_a_request_that_does_not_end_is_cancelled_when_its_time_is_up() -> None:
+async def test_endless_request_is_cancelled_after_the_grace_period() -> None:
     entered, cancelled = anyio.Event(), anyio.Event()
     answers: list[bytes] = []
 
@@ -155,12 +155,12 @@ async def test_a_request_that_does_not_end_is_cancelled_when_its_time_is_up() ->
     async with anyio.create_task_group() as tasks:
         async with serve(endless, grace=1) as port:
 
-            async def ask() -> None:
+            async def request() -> None:
                 async with connect(port) as stream:
                     await stream.send(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
                     answers.append(await read_until(stream, b"begun") + await read_to_end(stream))
 
-            tasks.start_soon(ask)
+            tasks.start_soon(request)
             await entered.wait()
         assert cancelled.is_set()
     assert status_of(answers[0]) == 200

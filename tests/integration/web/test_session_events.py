@@ -1,4 +1,4 @@
-"""The events of a session as a stream: in order, resumable anywhere, for many readers, and with an end."""
+"""The event stream of a session: ordered, resumable and shared by several readers."""
 
 import random
 from collections.abc import AsyncGenerator
@@ -32,28 +32,28 @@ async def sessions(running: Running, tmp_path: Path) -> AsyncGenerator[SessionCl
         yield sessions
 
 
-async def spoken(sessions: SessionClient) -> tuple[str, list[JsonObject]]:
-    """A session that has said something long, and all its events."""
+async def run_long_script(sessions: SessionClient) -> tuple[str, list[JsonObject]]:
+    """Run a long script in a new session; return its id and all events."""
     id = await sessions.create(mode="acceptEdits")
     await sessions.send(id, "[[script:long]]")
     return id, await sessions.until_done(id)
 
 
 @asynccontextmanager
-async def _cutting(port: int, chance: random.Random) -> AsyncGenerator[tuple[str, list[int]]]:
-    """A way to the crib that breaks off after some bytes of every answer; gives its address and where it broke off."""
+async def _unreliable_proxy(port: int, chance: random.Random) -> AsyncGenerator[tuple[str, list[int]]]:
+    """A proxy that cuts every response after some bytes; yield its address and where it cut."""
     cuts: list[int] = []
 
-    async def carry(near: SocketStream) -> None:
-        async with near, await anyio.connect_tcp("127.0.0.1", port) as far:
-            address = f"127.0.0.1:{near.extra(SocketAttribute.local_port)}".encode()
-            await far.send((await near.receive()).replace(address, f"127.0.0.1:{port}".encode()))
+    async def carry(client: SocketStream) -> None:
+        async with client, await anyio.connect_tcp("127.0.0.1", port) as server:
+            address = f"127.0.0.1:{client.extra(SocketAttribute.local_port)}".encode()
+            await server.send((await client.receive()).replace(address, f"127.0.0.1:{port}".encode()))
             left = chance.randint(1_500, 8_000)
             with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
                 while left > 0:
-                    piece = (await far.receive())[:left]
+                    piece = (await server.receive())[:left]
                     left -= len(piece)
-                    await near.send(piece)
+                    await client.send(piece)
                 cuts.append(left)
 
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
@@ -62,17 +62,17 @@ async def _cutting(port: int, chance: random.Random) -> AsyncGenerator[tuple[str
         tasks.cancel_scope.cancel()
 
 
-async def test_every_call_is_announced_then_complete_then_answered_and_the_end_is_last(sessions: SessionClient) -> None:
-    _, events = await spoken(sessions)
+async def test_call_events_are_in_order_and_done_is_last(sessions: SessionClient) -> None:
+    _, events = await run_long_script(sessions)
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     for call in {event["toolCallId"] for event in events if "toolCallId" in event}:
-        told = [event["kind"] for event in events if event.get("toolCallId") == call]
-        assert told == ["tool_call_start", "tool_call_end", "tool_result"]
+        call_events = [event["kind"] for event in events if event.get("toolCallId") == call]
+        assert call_events == ["tool_call_start", "tool_call_end", "tool_result"]
     assert events[-1]["kind"] == "done"
 
 
-async def test_a_reader_that_breaks_off_anywhere_goes_on_without_gap_or_repeat(sessions: SessionClient) -> None:
-    id, events = await spoken(sessions)
+async def test_interrupted_reader_resumes_without_gap_or_repeat(sessions: SessionClient) -> None:
+    id, events = await run_long_script(sessions)
     chance = random.Random(7)
     for by_header in (False, True):
         seen: list[JsonObject] = []
@@ -85,7 +85,7 @@ async def test_a_reader_that_breaks_off_anywhere_goes_on_without_gap_or_repeat(s
         assert seen == events
 
 
-async def test_a_reader_that_comes_and_goes_while_the_agent_speaks_misses_nothing(sessions: SessionClient) -> None:
+async def test_reader_that_reconnects_during_an_answer_misses_nothing(sessions: SessionClient) -> None:
     sessions.runner.scripts["slow"] = [
         {"blocks": [{"text": "word " * 12}, {"tool": "mcp__bench__echo", "input": {"text": "x"}}], "chunk_delay_ms": 2}
         for _ in range(15)
@@ -105,8 +105,8 @@ async def test_a_reader_that_comes_and_goes_while_the_agent_speaks_misses_nothin
     assert [event["seq"] for event in seen] == list(range(1, len(seen) + 1))
 
 
-async def test_what_the_browser_remembers_wins_over_the_address(sessions: SessionClient) -> None:
-    id, events = await spoken(sessions)
+async def test_last_event_id_header_overrides_the_after_parameter(sessions: SessionClient) -> None:
+    id, events = await run_long_script(sessions)
     headers = {"last-event-id": str(len(events) - 1)}
     with anyio.fail_after(BOUND):
         async with sessions.client.stream("GET", f"/api/sessions/{id}/events?after=0", headers=headers) as stream:
@@ -115,8 +115,8 @@ async def test_what_the_browser_remembers_wins_over_the_address(sessions: Sessio
                 break
 
 
-async def test_without_a_number_a_stream_begins_with_the_request(sessions: SessionClient) -> None:
-    id, events = await spoken(sessions)
+async def test_stream_without_a_position_starts_with_the_request(sessions: SessionClient) -> None:
+    id, events = await run_long_script(sessions)
     with anyio.fail_after(BOUND):
         async with sessions.client.stream("GET", f"/api/sessions/{id}/events") as stream:
             assert stream.headers["content-type"].startswith("text/event-stream")
@@ -126,8 +126,8 @@ async def test_without_a_number_a_stream_begins_with_the_request(sessions: Sessi
                 break
 
 
-async def test_a_number_that_was_never_given_is_gone(sessions: SessionClient) -> None:
-    id, events = await spoken(sessions)
+async def test_invalid_event_position_is_refused(sessions: SessionClient) -> None:
+    id, events = await run_long_script(sessions)
     for after in (len(events) + 1, 2**52):
         problem = await sessions.request("GET", f"/api/sessions/{id}/events?after={after}", status=410)
         assert problem["code"] == "feed.gone"
@@ -137,7 +137,7 @@ async def test_a_number_that_was_never_given_is_gone(sessions: SessionClient) ->
     assert (answer.status_code, answer.json()["code"]) == (400, "request.malformed")
 
 
-async def test_many_readers_see_the_same(sessions: SessionClient) -> None:
+async def test_several_readers_get_the_same_events(sessions: SessionClient) -> None:
     id = await sessions.create(mode="acceptEdits")
     seen: list[list[JsonObject]] = []
 
@@ -153,7 +153,7 @@ async def test_many_readers_see_the_same(sessions: SessionClient) -> None:
     assert all(each == seen[0] for each in seen)
 
 
-async def test_old_events_are_read_after_a_restart(tmp_path: Path) -> None:
+async def test_old_events_are_readable_after_a_restart(tmp_path: Path) -> None:
     home = tmp_path / "home"
     async with running_crib(home) as running, open_session_client(running, tmp_path) as sessions:
         id = await sessions.create()
@@ -166,8 +166,8 @@ async def test_old_events_are_read_after_a_restart(tmp_path: Path) -> None:
         assert more[0]["seq"] == events[-1]["seq"] + 1
 
 
-async def test_a_reader_that_left_is_not_counted_any_more(sessions: SessionClient) -> None:
-    id, _ = await spoken(sessions)
+async def test_disconnected_reader_is_no_longer_counted(sessions: SessionClient) -> None:
+    id, _ = await run_long_script(sessions)
     log = await sessions.running.holding.crib.sessions.events(id)
     await sessions.until(id, kind("user_message"))
     with anyio.fail_after(BOUND):
@@ -175,10 +175,13 @@ async def test_a_reader_that_left_is_not_counted_any_more(sessions: SessionClien
             await anyio.lowlevel.checkpoint()
 
 
-async def test_the_client_takes_a_broken_stream_up_where_it_was(sessions: SessionClient) -> None:
-    id, events = await spoken(sessions)
+async def test_api_client_resumes_a_broken_stream(sessions: SessionClient) -> None:
+    id, events = await run_long_script(sessions)
     chance = random.Random(3)
-    async with _cutting(sessions.running.port, chance) as (url, cuts), ApiClient(url, sessions.running.token) as client:
+    async with (
+        _unreliable_proxy(sessions.running.port, chance) as (url, cuts),
+        ApiClient(url, sessions.running.token) as client,
+    ):
         read: list[SessionEvent] = []
         with anyio.fail_after(BOUND):
             async for event in client.sessions.events(id, 0):
@@ -189,10 +192,10 @@ async def test_the_client_takes_a_broken_stream_up_where_it_was(sessions: Sessio
     assert len(cuts) > 2
 
 
-async def test_what_json_cannot_carry_does_not_stop_the_record(sessions: SessionClient) -> None:
-    odd = {"text": "half \ud83d a sign", "times": 2**80}
+async def test_invalid_unicode_and_large_integers_do_not_stop_the_event_log(sessions: SessionClient) -> None:
+    unusual = {"text": "half \ud83d a sign", "times": 2**80}
     sessions.runner.scripts["odd"] = [
-        {"blocks": [{"tool": "mcp__bench__echo", "input": odd}]},
+        {"blocks": [{"tool": "mcp__bench__echo", "input": unusual}]},
         {"blocks": [{"text": "It goes on."}]},
     ]
     id = await sessions.create(mode="acceptEdits")

@@ -1,4 +1,4 @@
-"""Sessions over HTTP: made, listed, spoken to, steered, forked, exported and removed."""
+"""Sessions over HTTP: created, listed, messaged, changed, forked, exported and deleted."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -26,7 +26,7 @@ async def sessions(running: Running, tmp_path: Path) -> AsyncGenerator[SessionCl
         yield sessions
 
 
-async def test_a_message_is_taken_at_once_and_its_answer_is_in_the_events(sessions: SessionClient) -> None:
+async def test_message_is_accepted_at_once_and_answered_in_the_events(sessions: SessionClient) -> None:
     id = await sessions.create()
     sent = await sessions.send(id, "[[script:hello]]")
     assert sent.keys() == {"messageId", "queued", "seq"}
@@ -40,7 +40,7 @@ async def test_a_message_is_taken_at_once_and_its_answer_is_in_the_events(sessio
     assert events[-1]["reason"] == "completed"
 
 
-async def test_a_session_is_what_was_asked_for(sessions: SessionClient) -> None:
+async def test_session_has_the_requested_properties(sessions: SessionClient) -> None:
     body = {"agentId": "reviewer", "mode": "plan", "title": "Look", "model": "m1", "source": "scheduler"}
     limits = {"turns": 3, "costUsd": 0.5, "seconds": 60}
     id = await sessions.create(**body, limits=limits)
@@ -51,7 +51,7 @@ async def test_a_session_is_what_was_asked_for(sessions: SessionClient) -> None:
     assert (shown["costUsd"], shown["inputTokens"], shown["lastSeq"]) == (0, 0, 0)
 
 
-async def test_a_session_says_where_it_is_and_where_it_came_from(sessions: SessionClient) -> None:
+async def test_session_records_its_location_and_source(sessions: SessionClient) -> None:
     body = {"runner": "played", "cwd": str(sessions.cwd)}
     answer = await sessions.client.post("/api/sessions", json=body)
     assert answer.headers["location"] == f"/api/sessions/{answer.json()['id']}"
@@ -67,7 +67,7 @@ async def test_a_session_says_where_it_is_and_where_it_came_from(sessions: Sessi
     assert sent.json()["source"] == "web"
 
 
-async def test_a_session_without_an_agent_has_that_of_its_project(sessions: SessionClient) -> None:
+async def test_session_without_an_agent_uses_that_of_its_project(sessions: SessionClient) -> None:
     below = sessions.cwd / "src"
     below.mkdir()
     await sessions.request("POST", "/api/projects", {"path": str(sessions.cwd), "agentId": "reviewer"}, 201)
@@ -77,7 +77,7 @@ async def test_a_session_without_an_agent_has_that_of_its_project(sessions: Sess
     assert (await sessions.request("GET", f"/api/sessions/{other}")).get("agentId") is None
 
 
-async def test_an_id_may_be_cut_short_while_it_means_one_session(sessions: SessionClient) -> None:
+async def test_session_id_can_be_abbreviated(sessions: SessionClient) -> None:
     id = await sessions.create()
     assert (await sessions.request("GET", f"/api/sessions/{id[:9]}"))["id"] == id
     await sessions.create()
@@ -90,23 +90,21 @@ async def test_an_id_may_be_cut_short_while_it_means_one_session(sessions: Sessi
     [
         ({"cwd": "relative"}, "session.cwd", 422),
         ({"cwd": "/nowhere/at/all"}, "session.cwd", 422),
-        ({"agentId": "nobody"}, "agent.unknown", 404),
+        ({"agentId": "missing"}, "agent.unknown", 404),
         ({"runner": "nothing"}, "runner.unknown", 404),
         ({"mode": "yolo"}, "request.invalid", 422),
         ({"limits": {"turns": 0}}, "request.invalid", 422),
         ({"surprise": 1}, "request.invalid", 422),
     ],
 )
-async def test_what_cannot_be_a_session_is_refused(
-    sessions: SessionClient, body: JsonObject, code: str, status: int
-) -> None:
-    given = {"runner": "played", "cwd": str(sessions.cwd), **body}
-    problem = await sessions.request("POST", "/api/sessions", given, status)
+async def test_invalid_session_is_refused(sessions: SessionClient, body: JsonObject, code: str, status: int) -> None:
+    request = {"runner": "played", "cwd": str(sessions.cwd), **body}
+    problem = await sessions.request("POST", "/api/sessions", request, status)
     assert problem["code"] == code
     assert await sessions.request("GET", "/api/sessions") == []
 
 
-async def test_a_session_that_is_not_there_is_not_there_on_any_route(sessions: SessionClient) -> None:
+async def test_unknown_session_is_404_on_every_route(sessions: SessionClient) -> None:
     path = "/api/sessions/00000000-0000-0000-0000-000000000000"
     for method, tail, body in [
         ("GET", "", None), ("PATCH", "", {"title": "x"}), ("DELETE", "", None), ("POST", "/fork", {}),
@@ -117,7 +115,7 @@ async def test_a_session_that_is_not_there_is_not_there_on_any_route(sessions: S
         assert problem["code"] == "session.unknown", (method, tail)
 
 
-async def test_no_token_reaches_sessions(sessions: SessionClient) -> None:
+async def test_token_cannot_reach_sessions(sessions: SessionClient) -> None:
     id = await sessions.create()
     for token in ({"source": "api", "mayApprove": True}, {"source": "cli"}, {"source": "ide"}):
         made = await sessions.request("POST", "/api/tokens", {"name": f"t-{token['source']}", **token}, 201)
@@ -127,7 +125,7 @@ async def test_no_token_reaches_sessions(sessions: SessionClient) -> None:
             assert (answer.status_code, answer.json()["code"]) == (404, "route.unknown")
 
 
-async def test_an_empty_message_is_refused(sessions: SessionClient) -> None:
+async def test_empty_or_oversized_message_is_refused(sessions: SessionClient) -> None:
     id = await sessions.create()
     for content in ("", "  \n", "x" * 1_000_001):
         problem = await sessions.request("POST", f"/api/sessions/{id}/messages", {"content": content}, 422)
@@ -135,7 +133,7 @@ async def test_an_empty_message_is_refused(sessions: SessionClient) -> None:
     assert (await sessions.request("GET", f"/api/sessions/{id}"))["lastSeq"] == 0
 
 
-async def test_a_message_during_an_answer_waits_and_is_shown_so(sessions: SessionClient) -> None:
+async def test_message_during_an_answer_is_queued(sessions: SessionClient) -> None:
     id = await sessions.create(mode="acceptEdits")
     first = await sessions.send(id, "[[script:wait]]")
     with anyio.fail_after(BOUND):
@@ -145,8 +143,8 @@ async def test_a_message_during_an_answer_waits_and_is_shown_so(sessions: Sessio
     sessions.running.bench.release.set()
     before = await sessions.until_done(id)
     events = before + await sessions.until_done(id, before[-1]["seq"])
-    told = [(event["kind"], event.get("messageId")) for event in events]
-    assert told.index(("user_message", second["messageId"])) < told.index(("done", None))
+    order = [(event["kind"], event.get("messageId")) for event in events]
+    assert order.index(("user_message", second["messageId"])) < order.index(("done", None))
     assert kinds(events).count("done") == 2
     assert [event["text"] for event in events if event["kind"] == "text_message"] == [
         "Waited.",
@@ -154,7 +152,7 @@ async def test_a_message_during_an_answer_waits_and_is_shown_so(sessions: Sessio
     ]
 
 
-async def test_an_interrupt_ends_the_answer_and_what_waits_is_answered_all_the_same(sessions: SessionClient) -> None:
+async def test_interrupt_ends_the_answer_and_runs_queued_messages(sessions: SessionClient) -> None:
     id = await sessions.create(mode="acceptEdits")
     assert await sessions.request("POST", f"/api/sessions/{id}/interrupt") == {"interrupted": False}
     await sessions.send(id, "[[script:wait]]")
@@ -169,14 +167,14 @@ async def test_an_interrupt_ends_the_answer_and_what_waits_is_answered_all_the_s
     assert after[-1]["reason"] == "completed"
 
 
-async def test_mode_model_and_title_can_be_changed_and_the_rest_stays(sessions: SessionClient) -> None:
+async def test_patch_changes_mode_model_and_title_only(sessions: SessionClient) -> None:
     id = await sessions.create(title="Before")
     await sessions.send(id, "[[script:hello]]")
     last = (await sessions.until_done(id))[-1]["seq"]
     changed = await sessions.request("PATCH", f"/api/sessions/{id}", {"mode": "plan"})
     assert (changed["mode"], changed["title"]) == ("plan", "Before")
-    told = await sessions.until_kind(id, "session_status", last)
-    assert told["mode"] == "plan"
+    status = await sessions.until_kind(id, "session_status", last)
+    assert status["mode"] == "plan"
     changed = await sessions.request("PATCH", f"/api/sessions/{id}", {"title": "After", "model": "m2"})
     assert (changed["mode"], changed["title"], changed["model"]) == ("plan", "After", "m2")
     assert await sessions.request("PATCH", f"/api/sessions/{id}", {}) == await sessions.request(
@@ -186,7 +184,7 @@ async def test_mode_model_and_title_can_be_changed_and_the_rest_stays(sessions: 
         assert (await sessions.request("PATCH", f"/api/sessions/{id}", wrong, 422))["code"] == "request.invalid"
 
 
-async def test_a_changed_mode_counts_for_the_next_call(sessions: SessionClient) -> None:
+async def test_changed_mode_applies_to_the_next_call(sessions: SessionClient) -> None:
     id = await sessions.create(mode="plan")
     await sessions.send(id, "[[script:wait]]")
     denied = await sessions.until_kind(id, "tool_result")
@@ -198,7 +196,7 @@ async def test_a_changed_mode_counts_for_the_next_call(sessions: SessionClient) 
     assert not (await sessions.until_kind(id, "tool_result", last))["isError"]
 
 
-async def test_a_fork_begins_with_all_that_was_said_and_leaves_the_other_alone(sessions: SessionClient) -> None:
+async def test_fork_copies_the_conversation_and_leaves_the_original_unchanged(sessions: SessionClient) -> None:
     id = await sessions.create(title="One", mode="acceptEdits", source="ide")
     await sessions.send(id, "[[script:echo]]")
     events = await sessions.until_done(id)
@@ -214,7 +212,7 @@ async def test_a_fork_begins_with_all_that_was_said_and_leaves_the_other_alone(s
     assert (bare.status_code, bare.json()["title"]) == (201, "One (fork)")
 
 
-async def test_lists_are_filtered_and_the_last_used_comes_first(sessions: SessionClient, tmp_path: Path) -> None:
+async def test_sessions_are_filtered_and_listed_by_last_use(sessions: SessionClient, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     first, second = await sessions.create(title="first"), await sessions.create(title="second", agentId="reviewer")
@@ -241,15 +239,15 @@ async def test_lists_are_filtered_and_the_last_used_comes_first(sessions: Sessio
 
 
 def write_transcript(home: Path, cwd: Path, id: str, lines: list[JsonObject]) -> None:
-    """A conversation as Claude Code keeps it."""
+    """Write a transcript in the format of Claude Code."""
     folder = home / ".claude" / "projects" / "".join(c if c.isalnum() else "-" for c in str(cwd))
     folder.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps({"cwd": str(cwd), "timestamp": "2026-01-02T03:04:05Z", **line}) + "\n" for line in lines)
     (folder / f"{id}.jsonl").write_text(text + '{"half a line', encoding="utf-8")
 
 
-KEPT = "11111111-2222-3333-4444-555555555555"
-SPOKEN: list[JsonObject] = [
+TRANSCRIPT_ID = "11111111-2222-3333-4444-555555555555"
+TRANSCRIPT: list[JsonObject] = [
     {"type": "user", "uuid": "u1", "isMeta": True, "message": {"content": "<command-name>x</command-name>"}},
     {"type": "user", "uuid": "u2", "message": {"content": "Mend the door"}},
     {"type": "assistant", "uuid": "a1", "message": {"content": [{"type": "text", "text": "I look."},
@@ -259,30 +257,30 @@ SPOKEN: list[JsonObject] = [
 ]  # fmt: skip
 
 
-async def test_what_claude_code_kept_by_itself_is_found_and_read(sessions: SessionClient, tmp_path: Path) -> None:
-    write_transcript(tmp_path, sessions.cwd, KEPT, SPOKEN)
+async def test_transcripts_of_claude_code_are_listed_and_read(sessions: SessionClient, tmp_path: Path) -> None:
+    write_transcript(tmp_path, sessions.cwd, TRANSCRIPT_ID, TRANSCRIPT)
     id = await sessions.create()
     answer = await sessions.client.get("/api/sessions", params={"cwd": str(sessions.cwd), "found": "true"})
     found = {each["id"]: each for each in answer.json()}
-    assert found.keys() == {id, KEPT}
-    assert (found[KEPT]["origin"], found[KEPT]["title"], found[KEPT]["cwd"]) == (
+    assert found.keys() == {id, TRANSCRIPT_ID}
+    assert (found[TRANSCRIPT_ID]["origin"], found[TRANSCRIPT_ID]["title"], found[TRANSCRIPT_ID]["cwd"]) == (
         "claude_code",
         "Mend the door",
         str(sessions.cwd),
     )
     everywhere = await sessions.client.get("/api/sessions", params={"found": "true"})
-    assert KEPT in {each["id"] for each in everywhere.json()}
-    lines = (await sessions.client.get(f"/api/sessions/{KEPT}/transcript")).content.splitlines()
+    assert TRANSCRIPT_ID in {each["id"] for each in everywhere.json()}
+    lines = (await sessions.client.get(f"/api/sessions/{TRANSCRIPT_ID}/transcript")).content.splitlines()
     assert kinds([orjson.loads(line) for line in lines]) == [
         "user_message", "text_message", "tool_call_start", "tool_call_end", "tool_result",
     ]  # fmt: skip
-    resumed = await sessions.create(resume=KEPT)
+    resumed = await sessions.create(resume=TRANSCRIPT_ID)
     again = await sessions.client.get("/api/sessions", params={"cwd": str(sessions.cwd), "found": "true"})
     assert {each["id"] for each in again.json()} == {id, resumed}
 
 
-async def test_sessions_are_counted_once_whoever_keeps_them(sessions: SessionClient, tmp_path: Path) -> None:
-    write_transcript(tmp_path, sessions.cwd, KEPT, SPOKEN)
+async def test_session_count_includes_transcripts_once(sessions: SessionClient, tmp_path: Path) -> None:
+    write_transcript(tmp_path, sessions.cwd, TRANSCRIPT_ID, TRANSCRIPT)
     await sessions.create()
 
     async def count() -> int:
@@ -292,13 +290,13 @@ async def test_sessions_are_counted_once_whoever_keeps_them(sessions: SessionCli
         return answer.json()["structuredContent"]["count"]
 
     assert await count() == 2
-    await sessions.create(resume=KEPT)
+    await sessions.create(resume=TRANSCRIPT_ID)
     assert await count() == 2
     await sessions.create()
     assert await count() == 3
 
 
-async def test_a_transcript_is_the_events_line_by_line(sessions: SessionClient) -> None:
+async def test_transcript_has_the_events_line_by_line(sessions: SessionClient) -> None:
     sessions.runner.scripts["many"] = [
         {"blocks": [{"tool": "mcp__bench__echo", "input": {"text": "`````", "times": number}}]} for number in range(40)
     ] + [{"blocks": [{"text": "Enough."}]}]
@@ -311,7 +309,7 @@ async def test_a_transcript_is_the_events_line_by_line(sessions: SessionClient) 
     assert answer.content.endswith(b"\n")
 
 
-async def test_a_transcript_can_be_read_by_people_and_nothing_in_it_breaks_out_of_its_place(
+async def test_markdown_transcript_escapes_its_content(
     sessions: SessionClient,
 ) -> None:
     sessions.runner.scripts["ticks"] = [
@@ -328,7 +326,7 @@ async def test_a_transcript_can_be_read_by_people_and_nothing_in_it_breaks_out_o
     assert answer.text.endswith("## Agent\n\nDone.\n")
 
 
-async def test_a_deleted_session_is_gone_and_who_reads_it_is_told(sessions: SessionClient) -> None:
+async def test_deleted_session_is_gone_and_its_readers_are_notified(sessions: SessionClient) -> None:
     id = await sessions.create(mode="acceptEdits")
     await sessions.send(id, "[[script:wait]]")
     seen: list[JsonObject] = []
@@ -350,19 +348,19 @@ async def test_a_deleted_session_is_gone_and_who_reads_it_is_told(sessions: Sess
     assert await sessions.request("GET", "/api/sessions") == []
 
 
-async def test_the_host_says_that_sessions_change(sessions: SessionClient) -> None:
+async def test_session_changes_are_published_in_the_feed(sessions: SessionClient) -> None:
     crib = sessions.running.holding.crib
-    told: list[Event] = []
-    stop = crib.feed.listen(told.append)
+    published: list[Event] = []
+    stop = crib.feed.listen(published.append)
     id = await sessions.create()
     await sessions.send(id, "[[script:hello]]")
     await sessions.until_done(id)
     stop()
-    states = [event.data["session"]["state"] for event in told if event.kind == "session_changed"]
+    states = [event.data["session"]["state"] for event in published if event.kind == "session_changed"]
     assert states[0] == "idle"
     assert {"running", "idle"} <= set(states)
-    assert {event.data["session"]["id"] for event in told if event.kind == "session_changed"} == {id}
-    after = told[0].seq - 1
+    assert {event.data["session"]["id"] for event in published if event.kind == "session_changed"} == {id}
+    after = published[0].seq - 1
     with anyio.fail_after(BOUND):
         async with sessions.client.stream("GET", "/api/events", params={"after": after}) as stream:
             async for piece in stream.aiter_bytes():
@@ -370,7 +368,7 @@ async def test_the_host_says_that_sessions_change(sessions: SessionClient) -> No
                 break
 
 
-async def test_a_runtime_that_fails_is_an_event_and_a_state_with_the_reason(sessions: SessionClient) -> None:
+async def test_runtime_failure_is_an_event_and_a_state_with_the_reason(sessions: SessionClient) -> None:
     sessions.runner.scripts["broke"] = [{"status": 529, "error": "overloaded_error", "message": "Too much to do."}]
     id = await sessions.create()
     await sessions.send(id, "[[script:broke]]")
@@ -385,7 +383,7 @@ async def test_a_runtime_that_fails_is_an_event_and_a_state_with_the_reason(sess
     assert (await sessions.until_done(id, events[-1]["seq"]))[-1]["reason"] == "completed"
 
 
-async def test_sessions_side_by_side_do_not_mix(sessions: SessionClient) -> None:
+async def test_concurrent_sessions_do_not_mix(sessions: SessionClient) -> None:
     most = sessions.running.holding.crib.settings.max_sessions
     ids = [await sessions.create(mode="acceptEdits") for _ in range(most)]
     sessions.runner.scripts["own"] = [

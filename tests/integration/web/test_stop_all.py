@@ -1,4 +1,4 @@
-"""The kill switch: everything that runs ends, nothing starts until the owner resumes, and both are on record."""
+"""The kill switch ends everything, prevents new work until the owner resumes, and is audited."""
 
 import asyncio
 import json
@@ -52,12 +52,12 @@ async def stop(client: httpx2.AsyncClient, reason: str | None = None) -> JsonObj
 
 
 async def changes(running: Running) -> list[JsonObject]:
-    """The records of stops and resumes, oldest first."""
+    """Return the records of stops and resumes, oldest first."""
     found = await running.holding.crib.audit.find(Filters(server="toolcrib"))
     return [each for each in reversed(found) if each["tool"] in ("crib.stop", "crib.resume")]
 
 
-async def test_a_call_in_flight_ends_and_no_other_begins(running: Running) -> None:
+async def test_stop_ends_a_call_in_flight_and_refuses_new_ones(running: Running) -> None:
     ended: list[httpx2.Response] = []
     async with running.client() as client, anyio.create_task_group() as tasks:
 
@@ -76,7 +76,7 @@ async def test_a_call_in_flight_ends_and_no_other_begins(running: Running) -> No
         )
         refused = await client.post("/api/tools/bench/echo/call", json={"arguments": {"text": "a"}})
         assert (refused.status_code, refused.json()["code"]) == (403, "crib.stopped")
-        assert (await client.get("/api/tools")).status_code == 200, "the owner may still look"
+        assert (await client.get("/api/tools")).status_code == 200, "the owner can still list tools"
         assert (await client.get("/api/status")).json()["state"] == "stopped"
     assert (ended[0].status_code, ended[0].json()["code"]) == (403, "crib.stopped")
     records = await running.holding.crib.audit.find(Filters(server="bench"))
@@ -85,20 +85,18 @@ async def test_a_call_in_flight_ends_and_no_other_begins(running: Running) -> No
     assert (await running.holding.crib.audit.verify()).ok
 
 
-async def test_a_call_that_is_being_recorded_does_not_slip_through(
-    running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_call_that_is_being_recorded_is_stopped(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     crib = running.holding.crib
-    recording, go_on = anyio.Event(), anyio.Event()
+    recording, proceed = anyio.Event(), anyio.Event()
     intent = CallRecord.intent
 
-    async def slowly(self: CallRecord) -> int:
+    async def record_slowly(self: CallRecord) -> int:
         number = await intent(self)
         recording.set()
-        await go_on.wait()
+        await proceed.wait()
         return number
 
-    monkeypatch.setattr(CallRecord, "intent", slowly)
+    monkeypatch.setattr(CallRecord, "intent", record_slowly)
     failures: list[Denied] = []
     async with anyio.create_task_group() as tasks:
 
@@ -111,12 +109,12 @@ async def test_a_call_that_is_being_recorded_does_not_slip_through(
         tasks.start_soon(call)
         await recording.wait()
         await crib.kill_switch.stop(by=crib.owner(), door="api")
-        go_on.set()
+        proceed.set()
     assert [failure.code for failure in failures] == ["crib.stopped"]
     assert not running.bench.started.is_set()
 
 
-async def test_sessions_schedules_and_questions_end_and_none_begins(sessions: SessionClient) -> None:
+async def test_stop_ends_sessions_and_refuses_new_sessions_and_runs(sessions: SessionClient) -> None:
     crib = sessions.running.holding.crib
     id = await sessions.create(mode="bypassPermissions")
     await sessions.send(id, "[[script:wait]]")
@@ -145,7 +143,7 @@ async def test_sessions_schedules_and_questions_end_and_none_begins(sessions: Se
     assert events[-1]["reason"] == "completed"
 
 
-async def test_named_tokens_are_suspended_and_their_open_calls_cut(tmp_path: Path) -> None:
+async def test_stop_suspends_named_tokens_and_ends_their_calls(tmp_path: Path) -> None:
     async with open_shop_lab(tmp_path) as desk:
         secret = await desk.token("robot", source="api")
         async with desk.rest(secret) as robot, desk.http(secret) as http, desk.http() as owner:
@@ -163,7 +161,7 @@ async def test_named_tokens_are_suspended_and_their_open_calls_cut(tmp_path: Pat
             assert (await http.get("/api/tools")).status_code == 200
 
 
-async def test_upstream_processes_end_and_none_starts_also_after_a_restart(tmp_path: Path) -> None:
+async def test_stop_ends_upstream_processes_also_after_a_restart(tmp_path: Path) -> None:
     async with open_shop_lab(tmp_path, changing_tools=upstream("upstreams.changing_tools")) as desk:
         standing = next(each for each in await desk.owner.servers() if each["name"] == "changing_tools")
         assert standing["state"] == "connected"
@@ -177,7 +175,7 @@ async def test_upstream_processes_end_and_none_starts_also_after_a_restart(tmp_p
         tested = await desk.owner.test_server("changing_tools")
         assert tested["state"] == "failed"
         assert "stopped everything" in tested["lastError"]
-        assert await desk.owner.tools(server="changing_tools"), "what it offers stays known"
+        assert await desk.owner.tools(server="changing_tools"), "its tools stay listed"
     async with open_shop_lab(tmp_path) as desk:
         assert (await desk.owner.status())["state"] == "stopped"
         with pytest.raises(Denied) as refused:
@@ -188,7 +186,7 @@ async def test_upstream_processes_end_and_none_starts_also_after_a_restart(tmp_p
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Wait until a condition holds that nothing announces."""
+    """Wait until a condition holds that no event announces."""
     while True:
         if holds():
             return
@@ -203,15 +201,15 @@ def alive(pid: int) -> bool:
     return True
 
 
-async def test_stop_and_resume_are_on_record_and_announced(running: Running) -> None:
+async def test_stop_and_resume_are_audited_and_announced(running: Running) -> None:
     crib = running.holding.crib
     notices: list[str] = []
     crib.feed.listen(lambda event: notices.append(event.data["message"]) if event.kind == "notice" else None)
     async with running.client() as client:
         await stop(client, "Drill.")
         await client.post("/api/resume-all")
-    told = [(each["tool"], each["phase"], each["door"]) for each in await changes(running)]
-    assert told == [
+    changed = [(each["tool"], each["phase"], each["door"]) for each in await changes(running)]
+    assert changed == [
         ("crib.stop", "intent", "api"),
         ("crib.stop", "outcome", "api"),
         ("crib.resume", "intent", "api"),
@@ -221,7 +219,7 @@ async def test_stop_and_resume_are_on_record_and_announced(running: Running) -> 
     assert len(notices) == 2
 
 
-async def test_a_marker_removed_by_hand_between_runs_is_on_record(tmp_path: Path) -> None:
+async def test_manually_removed_stop_marker_is_audited(tmp_path: Path) -> None:
     async with running_crib(tmp_path / "home") as running, running.client() as client:
         await stop(client, "Drill.")
         marker = running.holding.crib.home.stop_marker
@@ -234,7 +232,7 @@ async def test_a_marker_removed_by_hand_between_runs_is_on_record(tmp_path: Path
     assert found[2]["arguments"] == {"file": str(marker), "removed": "by hand"}
 
 
-async def test_a_stop_that_is_not_recorded_in_time_is_logged_and_recorded_at_the_next_start(
+async def test_unrecorded_stop_is_logged_and_audited_at_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running_crib(tmp_path / "home") as running, running.client() as client:
@@ -253,7 +251,7 @@ def never_recorded(_: JsonObject) -> asyncio.Future[int]:
     return asyncio.get_running_loop().create_future()
 
 
-async def test_only_the_owner_stops_and_resumes(tmp_path: Path) -> None:
+async def test_only_the_owner_can_stop_and_resume(tmp_path: Path) -> None:
     async with open_shop_lab(tmp_path) as desk:
         secret = await desk.token("robot", source="api", mayApprove=True)
         async with desk.http(secret) as http:
@@ -263,7 +261,7 @@ async def test_only_the_owner_stops_and_resumes(tmp_path: Path) -> None:
         assert (await desk.owner.status())["state"] == "running"
 
 
-async def test_a_marker_of_another_process_stops_a_running_crib(
+async def test_stop_marker_of_another_process_stops_a_running_crib(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kill_switch, "LOOK_SECONDS", 0.01)
@@ -276,10 +274,10 @@ async def test_a_marker_of_another_process_stops_a_running_crib(
         with pytest.raises(Denied):
             await crib.call("bench/echo", {"text": "a"}, principal=crib.owner())
     async with running_crib(tmp_path / "home") as running:
-        assert len(await changes(running)) == 2, "one stop is recorded once"
+        assert len(await changes(running)) == 2, "a stop is recorded once"
 
 
-async def test_the_command_stops_a_crib_whose_marker_cannot_be_written(
+async def test_stop_command_works_if_the_marker_cannot_be_written(
     running: Running, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: object) -> None:
@@ -296,7 +294,7 @@ async def test_the_command_stops_a_crib_whose_marker_cannot_be_written(
         await crib.call("bench/echo", {"text": "a"}, principal=crib.owner())
 
 
-def test_an_unreadable_marker_counts_as_stopped(tmp_path: Path) -> None:
+def test_unreadable_stop_marker_counts_as_stopped(tmp_path: Path) -> None:
     marker = tmp_path / "stopped"
     for content in (b"", b"{", b"[]", b"\xff"):
         marker.write_bytes(content)
@@ -308,7 +306,7 @@ def test_an_unreadable_marker_counts_as_stopped(tmp_path: Path) -> None:
         StopSwitch(marker).check()
 
 
-def test_the_command_line_stops_and_resumes_without_a_running_crib(tmp_path: Path) -> None:
+def test_commands_stop_and_resume_without_a_running_crib(tmp_path: Path) -> None:
     shell = Shell.at(tmp_path)
     assert shell.json("stop-all", "--reason", "Night.")["stopped"]["reason"] == "Night."
     refused = shell.run("tools", "call", "lab/greet", '{"name": "Ada"}')
@@ -319,7 +317,7 @@ def test_the_command_line_stops_and_resumes_without_a_running_crib(tmp_path: Pat
     assert [each["tool"] for each in reversed(shell.json("audit", "--tool", "toolcrib/crib.stop"))] == ["crib.stop"] * 2
 
 
-def test_the_command_line_stops_where_the_database_cannot_be_used(tmp_path: Path) -> None:
+def test_stop_command_works_with_an_unusable_database(tmp_path: Path) -> None:
     shell = Shell.at(tmp_path)
     home = Home(Path(shell.json("settings")[0]["value"]))
     home.database.write_bytes(b"This is not a database, whatever its name says." * 100)
@@ -328,7 +326,7 @@ def test_the_command_line_stops_where_the_database_cannot_be_used(tmp_path: Path
     assert "recorded" in done.stderr
 
 
-async def test_the_console_has_one_button_and_a_banner(tmp_path: Path) -> None:
+async def test_console_has_a_stop_button_and_a_banner(tmp_path: Path) -> None:
     async with open_console(tmp_path / "home") as console:
         page = await console.page("/")
         assert page.one("form", action="/stop-all").one("button").text == "Stop all"
