@@ -1,4 +1,4 @@
-"""A running crib for the tests of its endpoint."""
+"""A running crib for tests of its MCP endpoint."""
 
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -14,13 +14,13 @@ from toolcrib.web.run import hold
 
 @pytest.fixture
 def library() -> Library:
-    """A server that offers everything."""
+    """A source with prompts, resources, templates and tools."""
     return Library()
 
 
 @pytest.fixture
 async def lab(tmp_path: Path, library: Library, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Lab]:
-    """A crib in this process, listening on a port of its own, with the library beside its Python tools."""
+    """A crib in this process on a free port, with the library source and Python tools."""
 
     def listen(_: Pool, listener: object) -> object:
         return library.listen(listener)  # pyright: ignore[reportArgumentType] as the pool takes it

@@ -1,4 +1,4 @@
-"""A server in the test's own process that offers everything the protocol knows, and asks its clients things."""
+"""A source in the test process with every MCP feature, which also sends requests to its clients."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,7 +26,7 @@ ROOM = "library://room"
 
 
 class Library:
-    """Prompts, resources, templates and tools; `requests` is all that was asked of it beside tools."""
+    """Prompts, resources, templates and tools. `requests` records all requests but calls."""
 
     kind: ServerKind = "upstream"
 
@@ -39,22 +39,22 @@ class Library:
         self.refresh_catalog: Callable[[], object] = lambda: None
 
     def listen(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
-        """As the pool of links does it."""
+        """Register a listener, as the pool does."""
         self.listeners.append(listener)
         return partial(self.listeners.remove, listener)
 
     def notify(self, kind: str, params: JsonObject, session: str | None = None) -> None:
-        """Say something outside of any call."""
+        """Send a notification outside of any call."""
         for listener in self.listeners:
             listener(Notice(kind, self.name, params, session))
 
     def add_book(self, book: str) -> None:
-        """Have one more book."""
+        """Add a book and announce the changed list."""
         self.books.append(book)
         self.refresh_catalog()
 
     def tools(self) -> Sequence[Tool]:
-        """One for each thing that can happen."""
+        """Return one tool for each behaviour."""
         schemas = {"find": SHELF}
         names = ("ask_name", "ask_twice", "fail", "find", "log", "look", "want_name")
         return [
@@ -67,12 +67,12 @@ class Library:
         return [ContentItem(self.name, "greet", definition)]
 
     def resources(self) -> Sequence[ContentItem]:
-        """The room and the books."""
+        """Return the room and the books."""
         uris = [ROOM, *(f"library://books/{book}" for book in self.books)]
         return [ContentItem(self.name, uri, {"uri": uri, "name": uri.rpartition("/")[2]}) for uri in uris]
 
     def templates(self) -> Sequence[ContentItem]:
-        """Any page of any book."""
+        """Return the template for pages of books."""
         template = "library://books/{book}/pages/{page}"
         return [ContentItem(self.name, template, {"uriTemplate": template, "name": "page"})]
 
@@ -81,13 +81,13 @@ class Library:
         return ()
 
     def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
-        """Bind a call."""
+        """Prepare a call."""
         if tool not in {each.ref.tool for each in self.tools()}:
             raise NotFound("tool.unknown", f"No {tool}.")
         return partial(self._run, tool, arguments)
 
     async def request(self, method: ContentMethod, params: JsonObject, context: CallContext) -> JsonObject:
-        """Answer as a server of the modern era does, which says more than the legacy one knows."""
+        """Answer as a modern server, with members that the legacy era does not have."""
         self.requests.append((method, params))
         self.clients.append(context.client)
         match method:
@@ -116,7 +116,7 @@ class Library:
             case "ask_name" | "ask_twice":
                 return await self._ask(tool, client)
             case "want_name":
-                return _want(client)
+                return _request_input(client)
             case "fail":
                 fault = ProtocolFault(
                     arguments.get("code", URL_ELICITATION_REQUIRED), "Sign in first", {"elicitations": []}
@@ -145,8 +145,8 @@ class Library:
         return CallResult.text(f"Hello {' and '.join(names)}")
 
 
-def _want(client: Client) -> CallResult:
-    """Ask as the modern era does: by a result that wants to be asked again."""
+def _request_input(client: Client) -> CallResult:
+    """Ask as the modern era does: with a result that requests a second call."""
     if client.responses is None:
         asked = {"who": {"method": "elicitation/create", "params": {"mode": "form", **QUESTION}}}
         wire: JsonObject = {"resultType": "input_required", "inputRequests": asked, "requestState": "page 7"}

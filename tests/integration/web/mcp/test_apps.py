@@ -1,4 +1,4 @@
-"""MCP Apps of several servers through `/mcp`: each tool shows its own page, and pages call tools by their own names."""
+"""MCP Apps of several servers through `/mcp`: their pages, and the tools that pages call."""
 
 import json
 import sys
@@ -42,7 +42,7 @@ async def lab(tmp_path: Path) -> AsyncGenerator[Lab]:
 
 
 @pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
-async def test_each_tool_shows_the_page_of_its_own_server(lab: Lab, era: ModeName) -> None:
+async def test_each_tool_links_the_page_of_its_own_server(lab: Lab, era: ModeName) -> None:
     async with lab.client("http", era) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         uris = {name: (tools[f"{name}_show"].meta or {})["ui"]["resourceUri"] for name in ("maps", "weather")}
@@ -58,9 +58,9 @@ async def test_each_tool_shows_the_page_of_its_own_server(lab: Lab, era: ModeNam
     }
 
 
-async def test_page_calls_a_tool_by_the_name_of_its_server(lab: Lab) -> None:
+async def test_page_calls_a_tool_by_its_name_on_the_server(lab: Lab) -> None:
     async with lab.client("http", "2026-07-28") as client:
         result = await client.call_tool("refresh", {})
         assert getattr(result.content[0], "text", None) == "called refresh"
-        with pytest.raises(Exception, match="Unknown tool: show"):  # both servers have one
+        with pytest.raises(Exception, match="Unknown tool: show"):  # both servers have this tool
             await client.call_tool("show", {})

@@ -1,4 +1,4 @@
-"""Servers that ask the client something in the middle of a call: live in the legacy era, by retry in the modern one."""
+"""Elicitation during a call: live in the legacy era, by retry in the modern one."""
 
 from typing import Any
 
@@ -18,11 +18,11 @@ ERAS: list[ModeName] = ["legacy", "2026-07-28"]
 DOORS: list[Door] = ["http", "stdio"]
 both_eras = pytest.mark.parametrize("era", ERAS)
 both_doors = pytest.mark.parametrize("door", DOORS)
-CAN_ANSWER: JsonObject = {**META, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
+ELICITATION_META: JsonObject = {**META, "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}}}
 
 
-class Person:
-    """Answers what a client is asked."""
+class Respondent:
+    """Accepts elicitations with the given names."""
 
     def __init__(self, *names: str) -> None:
         self.names = list(names)
@@ -41,8 +41,8 @@ async def call(
     path: str = "/mcp",
     **changed: Any,
 ) -> JsonObject:
-    """One request of a modern client that can be asked."""
-    params: JsonObject = {"name": tool, "arguments": {}, "_meta": CAN_ANSWER}
+    """Send a request as a modern client that supports elicitation."""
+    params: JsonObject = {"name": tool, "arguments": {}, "_meta": ELICITATION_META}
     if state is not None:
         params["requestState"] = state
     if answers is not None:
@@ -51,23 +51,23 @@ async def call(
     return (await http.post(path, json=body, headers=HEADERS | {"mcp-name": tool})).json()
 
 
-def answered(asked: JsonObject, name: str) -> JsonObject:
+def responses_to(asked: JsonObject, name: str) -> JsonObject:
     return {key: {"action": "accept", "content": {"name": name}} for key in asked["result"]["inputRequests"]}
 
 
 @both_doors
 @both_eras
-async def test_a_person_is_asked_and_the_call_goes_on_with_the_answer(lab: Lab, door: Door, era: ModeName) -> None:
-    person = Person("Ada", "Grace")
-    async with lab.client(door, era, elicitation_callback=person) as client:
+async def test_elicitation_is_answered_and_the_call_continues(lab: Lab, door: Door, era: ModeName) -> None:
+    respondent = Respondent("Ada", "Grace")
+    async with lab.client(door, era, elicitation_callback=respondent) as client:
         result = await client.call_tool("library_ask_twice", {})
     assert "Hello Ada and Grace" in str(result.content)
-    assert person.asked == ["Who reads?"] * 2
+    assert respondent.messages == ["Who reads?"] * 2
 
 
 @both_doors
 @both_eras
-async def test_a_client_that_cannot_be_asked_is_not(lab: Lab, library: Library, door: Door, era: ModeName) -> None:
+async def test_client_without_elicitation_gets_an_error(lab: Lab, library: Library, door: Door, era: ModeName) -> None:
     async with lab.client(door, era) as client:
         result = await client.call_tool("library_ask_name", {})
     assert (result.is_error, "Nobody can be asked" in str(result.content)) == (True, True)
@@ -76,16 +76,16 @@ async def test_a_client_that_cannot_be_asked_is_not(lab: Lab, library: Library, 
 
 
 @both_doors
-async def test_a_server_that_wants_to_be_asked_again_gets_answers_and_state(lab: Lab, door: Door) -> None:
-    async with lab.client(door, "2026-07-28", elicitation_callback=Person("Ada")) as client:
+async def test_input_required_result_is_retried_with_answers_and_state(lab: Lab, door: Door) -> None:
+    async with lab.client(door, "2026-07-28", elicitation_callback=Respondent("Ada")) as client:
         result = await client.call_tool("library_want_name", {})
     assert "Hello Ada, you are on page 7" in str(result.content)
 
 
-async def test_the_caller_is_introduced_to_the_server_as_it_introduced_itself(lab: Lab, library: Library) -> None:
-    async with lab.client("http", "legacy", elicitation_callback=Person()) as client:
+async def test_server_sees_the_capabilities_info_and_metadata_of_the_client(lab: Lab, library: Library) -> None:
+    async with lab.client("http", "legacy", elicitation_callback=Respondent()) as client:
         await client.call_tool("library_look", {}, meta={"own/key": 1, "toolcrib/approval": "handle"})
-    async with lab.client("http", "2026-07-28", elicitation_callback=Person()) as client:
+    async with lab.client("http", "2026-07-28", elicitation_callback=Respondent()) as client:
         await client.call_tool("library_look", {}, meta={"own/key": 2, "toolcrib/approval": "handle"})
     old, new = library.clients
     assert old is not None
@@ -98,12 +98,12 @@ async def test_the_caller_is_introduced_to_the_server_as_it_introduced_itself(la
     assert (old.meta, new.meta) == ({"own/key": 1}, {"own/key": 2})
 
 
-async def test_state_that_was_changed_or_belongs_to_something_else_is_refused(lab: Lab) -> None:
+async def test_invalid_request_state_is_refused(lab: Lab) -> None:
     async with lab.http() as http:
         for tool in ("library_ask_name", "library_want_name"):
             asked = await call(http, tool)
             state: str = asked["result"]["requestState"]
-            answers = answered(asked, "Ada")
+            answers = responses_to(asked, "Ada")
             changed = state[:-2] + ("A" if state[-2] != "A" else "B") + state[-1]
             for wrong in (
                 await call(http, tool, changed, answers),
@@ -116,44 +116,44 @@ async def test_state_that_was_changed_or_belongs_to_something_else_is_refused(la
             assert "Hello Ada" in str(right["result"]["content"])
 
 
-async def test_state_of_one_face_does_not_hold_at_another(lab: Lab) -> None:
+async def test_request_state_is_invalid_at_another_endpoint(lab: Lab) -> None:
     async with lab.http() as http:
         asked = await call(http, "library_want_name")
         state = asked["result"]["requestState"]
-        answer = await call(http, "library_want_name", state, answered(asked, "Ada"), path="/mcp?tools=search")
+        answer = await call(http, "library_want_name", state, responses_to(asked, "Ada"), path="/mcp?tools=search")
     assert answer["error"]["code"] == -32602
 
 
-async def test_a_parked_call_is_asked_again_until_all_its_questions_are_answered(lab: Lab) -> None:
+async def test_suspended_call_repeats_unanswered_elicitations(lab: Lab) -> None:
     async with lab.http() as http:
         asked = await call(http, "library_ask_twice")
         again = await call(http, "library_ask_twice", asked["result"]["requestState"], {})
         assert again["result"]["inputRequests"] == asked["result"]["inputRequests"]
-        second = await call(http, "library_ask_twice", again["result"]["requestState"], answered(again, "Ada"))
+        second = await call(http, "library_ask_twice", again["result"]["requestState"], responses_to(again, "Ada"))
         assert second["result"]["resultType"] == "input_required"
         assert second["result"]["inputRequests"].keys() != asked["result"]["inputRequests"].keys()
-        last = await call(http, "library_ask_twice", second["result"]["requestState"], answered(second, "Grace"))
+        last = await call(http, "library_ask_twice", second["result"]["requestState"], responses_to(second, "Grace"))
         assert "Hello Ada and Grace" in str(last["result"]["content"])
-        over = await call(http, "library_ask_twice", second["result"]["requestState"], answered(second, "Grace"))
+        over = await call(http, "library_ask_twice", second["result"]["requestState"], responses_to(second, "Grace"))
         assert over["error"]["code"] == -32602
 
 
-async def test_a_call_leaves_one_pair_of_records_however_often_it_is_interrupted(lab: Lab) -> None:
+async def test_suspended_call_leaves_one_intent_and_one_outcome(lab: Lab) -> None:
     async with lab.http() as http:
         asked = await call(http, "library_ask_name")
-        await call(http, "library_ask_name", asked["result"]["requestState"], answered(asked, "Ada"))
+        await call(http, "library_ask_name", asked["result"]["requestState"], responses_to(asked, "Ada"))
         records = (await http.get("/api/audit")).json()
     assert [record["phase"] for record in records if record["tool"] == "ask_name"] == ["outcome", "intent"]
 
 
-async def test_a_crib_that_stops_ends_the_calls_that_wait_for_answers(lab: Lab, library: Library) -> None:
-    """The fixture closes the crib while the call is parked; it would hang there if the call went on."""
+async def test_stopping_the_crib_ends_suspended_calls(lab: Lab, library: Library) -> None:
+    """The fixture closes the crib during the suspended call, and would hang if the call continued."""
     async with lab.http() as http:
         asked = await call(http, "library_ask_name")
     assert asked["result"]["resultType"] == "input_required"
 
 
-async def test_an_answer_to_a_question_that_nobody_asked_is_taken_and_dropped(lab: Lab) -> None:
+async def test_unexpected_response_is_accepted_and_dropped(lab: Lab) -> None:
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
     opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
     accept = {"accept": HEADERS["accept"]}
@@ -166,7 +166,7 @@ async def test_an_answer_to_a_question_that_nobody_asked_is_taken_and_dropped(la
             assert (answer.status_code, answer.content) == (202, b"")
 
 
-async def test_a_legacy_client_that_leaves_while_it_is_asked_ends_the_call(lab: Lab, library: Library) -> None:
+async def test_legacy_client_that_disconnects_during_an_elicitation_ends_the_call(lab: Lab, library: Library) -> None:
     waiting = anyio.Event()
     nothing: JsonObject = {}
 

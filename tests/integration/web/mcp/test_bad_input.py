@@ -1,4 +1,4 @@
-"""What comes in over `/mcp` and should not: each gets the protocol's own error, and the crib goes on."""
+"""Invalid requests to `/mcp` get protocol errors and do not affect later calls."""
 
 import json
 from typing import Any
@@ -37,7 +37,7 @@ async def post(lab: Lab, body: bytes, **headers: str | None) -> httpx2.Response:
         return await http.post("/mcp", content=body, headers=merged)
 
 
-async def still_works(lab: Lab) -> None:
+async def check_call_works(lab: Lab) -> None:
     answer = await post(lab, call())
     assert answer.json()["result"]["structuredContent"] == {"said": "a"}
 
@@ -62,18 +62,18 @@ async def still_works(lab: Lab) -> None:
         (call(arguments="text"), -32602),
     ],
 )
-async def test_a_malformed_message_gets_the_protocols_error(lab: Lab, body: bytes, code: int) -> None:
+async def test_malformed_message_gets_a_protocol_error(lab: Lab, body: bytes, code: int) -> None:
     answer = await post(lab, body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
-    await still_works(lab)
+    await check_call_works(lab)
 
 
 @pytest.mark.parametrize(
     ("path", "code"),
-    [("/mcp/agents/nobody", "agent.unknown"), ("/mcp/servers/nothing", "server.unknown")]
+    [("/mcp/agents/missing", "agent.unknown"), ("/mcp/servers/nothing", "server.unknown")]
     + [(f"/mcp/{path}", "route.unknown") for path in ("servers/", "servers/lab/x", "agents/", "agents/x/y", "/", "x")],
 )
-async def test_an_address_below_that_is_not_served_is_never_taken_for_the_whole(lab: Lab, path: str, code: str) -> None:
+async def test_unknown_path_below_mcp_is_404(lab: Lab, path: str, code: str) -> None:
     async with lab.http() as http:
         for method in ("POST", "GET", "DELETE"):
             answer = await http.request(method, path, content=call(), headers=HEADERS)
@@ -84,21 +84,19 @@ async def test_an_address_below_that_is_not_served_is_never_taken_for_the_whole(
     "headers",
     [{"mcp_method": "tools/list"}, {"mcp_method": None}, {"mcp_name": "lab_fail"}, {"mcp_name": None}],
 )
-async def test_headers_that_say_something_else_than_the_body_are_refused(
-    lab: Lab, headers: dict[str, str | None]
-) -> None:
+async def test_headers_that_contradict_the_body_are_refused(lab: Lab, headers: dict[str, str | None]) -> None:
     answer = await post(lab, call(), **headers)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32020)
 
 
-async def test_a_routing_header_given_twice_is_refused(lab: Lab) -> None:
+async def test_duplicate_routing_header_is_refused(lab: Lab) -> None:
     async with lab.http() as http:
         doubled = [*HEADERS.items(), ("mcp-name", "lab_fail")]
         answer = await http.post("/mcp", content=call(), headers=doubled)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32020)
 
 
-async def test_an_unsupported_version_is_told_which_are_supported(lab: Lab) -> None:
+async def test_unsupported_version_error_lists_supported_versions(lab: Lab) -> None:
     meta = {**META, "io.modelcontextprotocol/protocolVersion": "2099-01-01"}
     body = call(params={"name": "lab_echo", "arguments": {}, "_meta": meta})
     answer = await post(lab, body, mcp_protocol_version="2099-01-01")
@@ -106,53 +104,53 @@ async def test_an_unsupported_version_is_told_which_are_supported(lab: Lab) -> N
     assert answer.json()["error"]["data"]["supported"] == ["2026-07-28"]
 
 
-async def test_an_unknown_method_is_not_found(lab: Lab) -> None:
+async def test_unknown_method_is_not_found(lab: Lab) -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/burn", "params": {"_meta": META}}).encode()
     answer = await post(lab, body, mcp_method="tools/burn", mcp_name=None)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, -32601)
 
 
-async def test_ten_megabytes_of_arguments_are_too_large(lab: Lab) -> None:
+async def test_oversized_arguments_are_refused(lab: Lab) -> None:
     answer = await post(lab, call(arguments={"text": "x" * 10_000_000}))
     assert (answer.status_code, answer.json()["code"]) == (413, "request.too_large")
-    await still_works(lab)
+    await check_call_works(lab)
 
 
-async def test_a_body_that_is_not_json_by_its_type_is_refused(lab: Lab) -> None:
+async def test_body_without_the_json_media_type_is_refused(lab: Lab) -> None:
     answer = await post(lab, call(), content_type="text/plain")
     assert (answer.status_code, answer.json()["code"]) == (415, "request.media_type")
 
 
 @pytest.mark.parametrize("cursor", ["nonsense", "", 7, "ZnJvbQ=="])
-async def test_a_cursor_that_was_never_given_is_refused(lab: Lab, cursor: object) -> None:
+async def test_unknown_cursor_is_refused(lab: Lab, cursor: object) -> None:
     params: dict[str, Any] = {"cursor": cursor, "_meta": META}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}).encode()
     answer = await post(lab, body, mcp_method="tools/list", mcp_name=None)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, -32602)
 
 
-async def test_without_a_session_a_legacy_call_is_refused(lab: Lab) -> None:
+async def test_legacy_call_without_a_session_is_refused(lab: Lab) -> None:
     answer = await post(lab, call(), mcp_protocol_version="2025-11-25")
     assert answer.status_code == 400
 
 
-async def test_a_legacy_session_that_does_not_exist_is_not_found(lab: Lab) -> None:
+async def test_unknown_legacy_session_is_not_found(lab: Lab) -> None:
     answer = await post(lab, call(), mcp_protocol_version="2025-11-25", mcp_session_id="f" * 32)
     assert answer.status_code == 404
 
 
 @pytest.mark.parametrize("authorization", ["", "Bearer wrong", "Bearer", "Basic b3duZXI6"])
-async def test_without_the_right_token_nothing_is_answered(lab: Lab, authorization: str) -> None:
+async def test_invalid_token_is_refused(lab: Lab, authorization: str) -> None:
     answer = await post(lab, call(), authorization=authorization)
     assert (answer.status_code, answer.headers["www-authenticate"][:6]) == (401, "Bearer")
 
 
-async def test_a_foreign_origin_or_host_is_refused_even_with_the_token(lab: Lab) -> None:
+async def test_foreign_origin_or_host_is_refused_with_a_valid_token(lab: Lab) -> None:
     assert (await post(lab, call(), origin="http://evil.example")).status_code == 403
     assert (await post(lab, call(), host="evil.example")).status_code == 403
 
 
-async def test_a_call_whose_body_never_arrives_whole_is_not_made(lab: Lab) -> None:
+async def test_call_with_an_incomplete_body_is_not_made(lab: Lab) -> None:
     body = call(arguments={"text": "never"})
     assert lab.url is not None
     host = lab.url.removeprefix("http://")
@@ -160,7 +158,7 @@ async def test_a_call_whose_body_never_arrives_whole_is_not_made(lab: Lab) -> No
     lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
     async with await anyio.connect_tcp("127.0.0.1", int(host.rpartition(":")[2])) as wire:
         await wire.send(f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body)
-    await still_works(lab)
+    await check_call_works(lab)
     async with lab.http() as http:
         records = (await http.get("/api/audit")).json()
     assert "never" not in str(records)

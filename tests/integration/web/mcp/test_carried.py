@@ -1,4 +1,4 @@
-"""What is carried between clients and servers of both eras: every row of the table in docs/protocol.md."""
+"""Features between clients and servers of both eras: every row of the table in docs/protocol.md."""
 
 import json
 import re
@@ -33,7 +33,7 @@ PAGE = TESTS.parent / "docs" / "protocol.md"
 
 
 async def elicited(context: object, params: Any) -> ElicitResult:
-    """Answer as a person who sees what is asked."""
+    """Accept an elicitation."""
     if params.mode == "url":
         assert (params.message, params.url) == ("Sign in.", "https://example.com/in")
         return ElicitResult(action="decline")
@@ -53,7 +53,7 @@ async def rooted(context: object) -> ListRootsResult:
 
 @asynccontextmanager
 async def connected(folder: Path, client_era: ModeName, server_era: str) -> AsyncGenerator[Client]:
-    """A client of one era, through the crib, to a server of another."""
+    """Connect a client of one era, through the crib, to a server of another."""
     stopped = make_lab(folder)
     arguments = ["-S", "-m", "upstreams.translated_features", server_era]
     server: JsonObject = {"command": sys.executable, "args": arguments, "share": "session"}
@@ -132,18 +132,18 @@ CARRIED: dict[str, Callable[[Client], Awaitable[None]]] = {
     "structured output": structured,
     "resource links": links,
 }
-"""The features by their name in the table."""
+"""The checks of the features, by name in the table."""
 
 
 @pytest.mark.parametrize("server_era", ["legacy", "modern"])
 @pytest.mark.parametrize("client_era", ["legacy", "2026-07-28"])
-async def test_every_feature_is_carried(tmp_path: Path, client_era: ModeName, server_era: str) -> None:
+async def test_every_feature_works_between_both_eras(tmp_path: Path, client_era: ModeName, server_era: str) -> None:
     async with connected(tmp_path, client_era, server_era) as client:
         for check in CARRIED.values():
             await check(client)
 
 
-def test_the_table_lists_what_is_tested() -> None:
+def test_table_lists_the_tested_features() -> None:
     _, _, section = PAGE.read_text(encoding="utf-8").partition("## Between the eras\n")
     rows = re.findall(r"^\| ([a-zA-Z ]+) \| yes \| yes \| yes \| yes \|", section, re.MULTILINE)
     assert rows == list(CARRIED)

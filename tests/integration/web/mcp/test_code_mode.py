@@ -1,4 +1,4 @@
-"""Code mode over MCP in both eras: programs in a sandbox, their calls through the gate, one approval for a set."""
+"""Code mode over MCP in both eras: sandboxed programs, their calls, and one approval for several calls."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -32,7 +32,7 @@ def text_of(result: CallToolResult) -> str:
     return block.text
 
 
-async def ask_for(http: AsyncClient, pattern: str) -> None:
+async def require_approval(http: AsyncClient, pattern: str) -> None:
     answer = await http.post("/api/policy/rules", json={"effect": "ask", "pattern": pattern})
     assert answer.status_code == 201
 
@@ -65,7 +65,7 @@ async def calls_of(http: AsyncClient, tool: str) -> list[JsonObject]:
 
 @asynccontextmanager
 async def running(client: Client, code: str) -> AsyncGenerator[list[CallToolResult]]:
-    """Run a program beside the block; its result is in the list afterwards."""
+    """Run a program during the block; the list holds its result afterwards."""
     results: list[CallToolResult] = []
 
     async def work() -> None:
@@ -108,12 +108,12 @@ async def test_program_finds_describes_and_calls_tools(lab: Lab, era: ModeName) 
 async def test_loop_over_writes_runs_after_one_approval_of_the_full_list(lab: Lab, era: ModeName) -> None:
     code = "for word in 'abc':\n    seen = await lab_echo(text=word)\n    print(await lab_shout(text=seen['said']))"
     async with lab.http() as http, lab.client("http", era, path=CODE) as client:
-        await ask_for(http, "lab/shout")
+        await require_approval(http, "lab/shout")
         async with running(client, code) as results:
             approval = await pending(http)
             assert (approval["server"], approval["tool"]) == ("toolcrib", "run_code")
-            asked = [(call["tool"], call["arguments"]) for call in approval["arguments"]["calls"]]
-            assert asked == [("lab/shout", {"text": word}) for word in "abc"]
+            planned = [(call["tool"], call["arguments"]) for call in approval["arguments"]["calls"]]
+            assert planned == [("lab/shout", {"text": word}) for word in "abc"]
             assert approval["arguments"]["code"] == code
             assert await calls_of(http, "shout") == []
             await http.post(f"/api/approvals/{approval['id']}", json={"decision": "approve"})
@@ -121,12 +121,12 @@ async def test_loop_over_writes_runs_after_one_approval_of_the_full_list(lab: La
         made = await calls_of(http, "shout")
         assert [call["arguments"]["text"] for call in made] == ["a", "b", "c"]
         assert {call["approvalId"] for call in made} == {approval["id"]}
-        assert len(await calls_of(http, "echo")) == 5  # reads after a change are made again, the first one is not
+        assert len(await calls_of(http, "echo")) == 5  # reads after a change are repeated, the first one is not
 
 
-async def test_denied_set_changes_nothing_and_says_so(lab: Lab) -> None:
+async def test_denied_program_changes_nothing_and_reports_it(lab: Lab) -> None:
     async with lab.http() as http, lab.client("http", MODERN, path=CODE) as client:
-        await ask_for(http, "lab/shout")
+        await require_approval(http, "lab/shout")
         code = "await lab_count_to(end=1)\nawait lab_shout(text='a')"
         async with running(client, code) as results:
             approval = await pending(http)
@@ -143,7 +143,7 @@ async def test_denied_set_changes_nothing_and_says_so(lab: Lab) -> None:
 async def test_call_that_depends_on_a_change_gets_its_own_approval(lab: Lab) -> None:
     code = "first = await lab_shout(text='a')\nsecond = await lab_shout(text=first + 'b')\nprint(second)"
     async with lab.http() as http, lab.client("http", MODERN, path=CODE) as client:
-        await ask_for(http, "lab/shout")
+        await require_approval(http, "lab/shout")
         async with running(client, code) as results:
             for text in ("a", "Ab"):
                 approval = await pending(http)
@@ -158,12 +158,12 @@ async def test_read_after_a_change_sees_the_change(lab: Lab) -> None:
         result = await run(client, "await lab_shout(text='a')\n(await lab_echo(text='b'))['said']")
         assert text_of(result) == "b"
         order = [(record["tool"]) for record in (await http.get("/api/audit", params={"phase": "intent"})).json()]
-    assert order == ["echo", "shout", "echo"]  # planned, then changed, then read again; newest first
+    assert order == ["echo", "shout", "echo"]  # planned, changed, read again; newest first
 
 
-async def test_dry_run_shows_the_calls_and_makes_none_that_change(lab: Lab) -> None:
+async def test_dry_run_lists_calls_and_makes_no_changing_ones(lab: Lab) -> None:
     async with lab.http() as http, lab.client("http", MODERN, path=CODE) as client:
-        await ask_for(http, "lab/shout")
+        await require_approval(http, "lab/shout")
         result = await run(client, "await lab_shout(text='a')\nawait lab_count_to(end=2)", dry_run=True)
         assert text_of(result).splitlines() == [
             "Dry run. Calls that would be made: 2, of which 1 need approval.",
@@ -197,14 +197,14 @@ async def test_misspelt_dry_run_runs_nothing(lab: Lab) -> None:
         ("", "code: a program"),
     ],
 )
-async def test_faulty_program_is_an_error_result_to_act_on(lab: Lab, code: str, expected: str) -> None:
+async def test_faulty_program_is_an_actionable_error_result(lab: Lab, code: str, expected: str) -> None:
     async with lab.client("http", MODERN, path=CODE) as client:
         result = await run(client, code)
         assert result.is_error
         assert expected in text_of(result)
 
 
-async def test_function_of_a_tool_is_a_value(lab: Lab) -> None:
+async def test_function_of_a_tool_can_be_stored_and_passed(lab: Lab) -> None:
     async with lab.client("http", MODERN, path=CODE) as client:
         result = await run(client, "named = {'echo': lab_echo}\nawait named['echo'](text='hello')")
         assert (result.is_error, '"said": "hello"' in text_of(result)) == (False, True)
@@ -228,13 +228,13 @@ async def test_number_beyond_json_or_64_bits_is_shown(lab: Lab, code: str, expec
         assert (result.is_error, text_of(result)) == (False, expected)
 
 
-async def test_deeply_nested_value_is_shown_in_part(lab: Lab) -> None:
+async def test_deeply_nested_value_is_truncated(lab: Lab) -> None:
     async with lab.client("http", MODERN, path=CODE) as client:
         result = await run(client, "nested: list = []\nfor _ in range(5_000):\n    nested = [nested]\nnested")
         assert (result.is_error, "…" in text_of(result)) == (False, True)
 
 
-async def test_endless_program_ends_at_its_limit_and_the_next_one_runs(
+async def test_endless_program_ends_at_its_time_limit_and_the_next_one_runs(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interpreter, "SECONDS", 0.3)
@@ -246,7 +246,7 @@ async def test_endless_program_ends_at_its_limit_and_the_next_one_runs(
 
 async def test_cancelled_program_ends_and_the_next_one_runs(lab: Lab) -> None:
     async with lab.http() as http, lab.client("http", MODERN, path=CODE) as client:
-        await ask_for(http, "lab/shout")
+        await require_approval(http, "lab/shout")
         async with anyio.create_task_group() as beside:
             beside.start_soon(run, client, "await lab_shout(text='a')")
             await pending(http)

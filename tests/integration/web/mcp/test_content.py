@@ -1,4 +1,4 @@
-"""Prompts, resources and what belongs to them, with the official client in both eras, over HTTP and over stdio."""
+"""Prompts, resources, completion and messages with the official client, in both eras, over HTTP and stdio."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 
 ERAS: list[ModeName] = ["legacy", "2026-07-28"]
 DOORS = ["http", pytest.param("stdio", marks=takes_long)]
-"""Every front is a process that starts; `test_official_client` always goes through both."""
+"""A stdio front starts a process; `test_official_client` always tests both."""
 both_eras = pytest.mark.parametrize("era", ERAS)
 both_doors = pytest.mark.parametrize("door", DOORS)
 deprecated = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # the legacy era has it
@@ -28,8 +28,8 @@ async def text_of(client: Client, uri: str) -> str:
     return content.text
 
 
-class Heard:
-    """The notifications that a client was sent."""
+class Notifications:
+    """Records the notifications of a client."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
@@ -38,13 +38,13 @@ class Heard:
         self.messages.append(message)
 
     def has(self, method: str) -> bool:
-        """Whether one of this method has come."""
+        """Return whether a notification with this method has arrived."""
         return any(getattr(message, "method", None) == method for message in self.messages)
 
 
 @both_doors
 @both_eras
-async def test_a_prompt_is_listed_under_the_cribs_name_and_got_under_the_servers(
+async def test_prompt_names_are_prefixed_in_lists_and_translated_in_requests(
     lab: Lab, library: Library, door: Door, era: ModeName
 ) -> None:
     async with lab.client(door, era) as client:
@@ -59,9 +59,7 @@ async def test_a_prompt_is_listed_under_the_cribs_name_and_got_under_the_servers
 
 @both_doors
 @both_eras
-async def test_resources_and_templates_are_listed_and_read_under_their_own_uris(
-    lab: Lab, door: Door, era: ModeName
-) -> None:
+async def test_resources_and_templates_keep_their_uris(lab: Lab, door: Door, era: ModeName) -> None:
     async with lab.client(door, era) as client:
         listed = {str(resource.uri) for resource in (await client.list_resources()).resources}
         assert {uri for uri in listed if not uri.startswith("agent-zoo://")} == {ROOM, "library://books/emma"}
@@ -76,7 +74,7 @@ async def test_resources_and_templates_are_listed_and_read_under_their_own_uris(
 @both_doors
 @pytest.mark.parametrize(("era", "code"), [("legacy", -32002), ("2026-07-28", -32602)])
 @pytest.mark.parametrize("uri", ["other://nothing", "library://books/missing/pages/1"])
-async def test_a_resource_that_is_not_there_is_told_in_the_words_of_the_era(
+async def test_missing_resource_has_the_error_code_of_the_era(
     lab: Lab, door: Door, era: ModeName, code: int, uri: str
 ) -> None:
     async with lab.client(door, era) as client:
@@ -86,7 +84,7 @@ async def test_a_resource_that_is_not_there_is_told_in_the_words_of_the_era(
 
 
 @both_eras
-async def test_an_unknown_prompt_is_an_invalid_parameter(lab: Lab, era: ModeName) -> None:
+async def test_unknown_prompt_is_an_invalid_parameter(lab: Lab, era: ModeName) -> None:
     async with lab.client("http", era) as client:
         with pytest.raises(MCPError) as caught:
             await client.get_prompt("library_nothing")
@@ -95,22 +93,22 @@ async def test_an_unknown_prompt_is_an_invalid_parameter(lab: Lab, era: ModeName
 
 @both_doors
 @both_eras
-async def test_completion_reaches_the_server_with_its_own_names(
+async def test_completion_translates_names_for_the_server(
     lab: Lab, library: Library, door: Door, era: ModeName
 ) -> None:
     async with lab.client(door, era) as client:
-        asked = {"name": "who", "value": "e"}
-        of_prompt = await client.complete(PromptReference(type="ref/prompt", name="library_greet"), asked)
+        argument = {"name": "who", "value": "e"}
+        of_prompt = await client.complete(PromptReference(type="ref/prompt", name="library_greet"), argument)
         assert of_prompt.completion.values == ["emma"]
         template = ResourceTemplateReference(type="ref/resource", uri="library://books/{book}/pages/{page}")
-        assert (await client.complete(template, asked)).completion.values == ["emma"]
+        assert (await client.complete(template, argument)).completion.values == ["emma"]
         with pytest.raises(MCPError):
-            await client.complete(PromptReference(type="ref/prompt", name="greet"), asked)
+            await client.complete(PromptReference(type="ref/prompt", name="greet"), argument)
     assert [params["ref"]["type"] for _, params in library.requests] == ["ref/prompt", "ref/resource"]
     assert library.requests[0][1]["ref"]["name"] == "greet"
 
 
-async def test_what_only_the_modern_era_knows_is_said_to_nobody_else(lab: Lab) -> None:
+async def test_members_of_the_modern_era_are_removed_for_legacy_clients(lab: Lab) -> None:
     async with lab.client("http", "legacy") as client:
         old = (await client.read_resource(ROOM)).model_dump(by_alias=True, exclude_unset=True)
         called = (await client.call_tool("library_look", {})).model_dump(by_alias=True, exclude_unset=True)
@@ -127,22 +125,22 @@ async def test_what_only_the_modern_era_knows_is_said_to_nobody_else(lab: Lab) -
 
 @deprecated
 @both_doors
-async def test_a_legacy_client_hears_of_resources_that_it_subscribed_to(lab: Lab, library: Library, door: Door) -> None:
-    heard = Heard()
-    async with lab.client(door, "legacy", heard) as client:
+async def test_legacy_client_gets_updates_of_subscribed_resources(lab: Lab, library: Library, door: Door) -> None:
+    notifications = Notifications()
+    async with lab.client(door, "legacy", notifications) as client:
         await client.subscribe_resource(ROOM)  # pyright: ignore[reportDeprecated] the legacy era has it
         assert library.requests == [("resources/subscribe", {"uri": ROOM})]
         library.notify("resources/updated", {"uri": "library://books/emma"})
         library.notify("resources/updated", {"uri": ROOM})
-        await eventually(lambda: heard.has("notifications/resources/updated"))
-        (update,) = (each for each in heard.messages if each.method == "notifications/resources/updated")
+        await eventually(lambda: notifications.has("notifications/resources/updated"))
+        (update,) = (each for each in notifications.messages if each.method == "notifications/resources/updated")
         assert str(update.params.uri) == ROOM
         await client.unsubscribe_resource(ROOM)  # pyright: ignore[reportDeprecated] the legacy era has it
         assert library.requests[-1] == ("resources/unsubscribe", {"uri": ROOM})
 
 
 @both_doors
-async def test_a_modern_client_hears_of_resources_that_it_listens_for(lab: Lab, library: Library, door: Door) -> None:
+async def test_modern_client_gets_updates_of_resources_it_listens_for(lab: Lab, library: Library, door: Door) -> None:
     async with lab.client(door, "2026-07-28") as client:
         async with client.listen(resource_subscriptions=[ROOM, "other://unknown"]) as changes:
             assert library.requests == [("resources/subscribe", {"uri": ROOM})]
@@ -153,12 +151,10 @@ async def test_a_modern_client_hears_of_resources_that_it_listens_for(lab: Lab, 
 
 
 @both_doors
-async def test_clients_of_both_eras_hear_that_the_list_of_resources_changed(
-    lab: Lab, library: Library, door: Door
-) -> None:
-    heard = Heard()
+async def test_list_change_of_resources_reaches_clients_of_both_eras(lab: Lab, library: Library, door: Door) -> None:
+    notifications = Notifications()
     async with (
-        lab.client(door, "legacy", heard) as old,
+        lab.client(door, "legacy", notifications) as old,
         lab.client(door, "2026-07-28") as new,
         new.listen(resources_list_changed=True) as changes,
     ):
@@ -166,15 +162,15 @@ async def test_clients_of_both_eras_hear_that_the_list_of_resources_changed(
         library.add_book("persuasion")
         with anyio.fail_after(10):
             await anext(aiter(changes))
-        await eventually(lambda: heard.has("notifications/resources/list_changed"))
-        assert not heard.has("notifications/tools/list_changed")
+        await eventually(lambda: notifications.has("notifications/resources/list_changed"))
+        assert not notifications.has("notifications/tools/list_changed")
         uris = {str(resource.uri) for resource in (await old.list_resources()).resources}
         assert "library://books/persuasion" in uris
 
 
 @deprecated
 @both_doors
-async def test_a_legacy_client_gets_the_log_messages_of_the_level_it_asked_for(lab: Lab, door: Door) -> None:
+async def test_legacy_client_gets_log_messages_of_its_level(lab: Lab, door: Door) -> None:
     logged: list[str] = []
 
     async def on_log(params: Any) -> None:
@@ -189,7 +185,7 @@ async def test_a_legacy_client_gets_the_log_messages_of_the_level_it_asked_for(l
 
 
 @both_doors
-async def test_a_modern_client_gets_log_messages_only_if_it_asked_for_them(lab: Lab, door: Door) -> None:
+async def test_modern_client_gets_log_messages_only_on_request(lab: Lab, door: Door) -> None:
     logged: list[str] = []
 
     async def on_log(params: Any) -> None:
@@ -203,8 +199,8 @@ async def test_a_modern_client_gets_log_messages_only_if_it_asked_for_them(lab: 
     assert logged == ["debug!", "info!", "error!"]
 
 
-async def test_what_a_server_says_to_one_session_reaches_no_other(lab: Lab, library: Library) -> None:
-    first, second = Heard(), Heard()
+async def test_message_to_one_mcp_session_reaches_no_other(lab: Lab, library: Library) -> None:
+    first, second = Notifications(), Notifications()
     async with lab.client("http", "legacy", first) as one, lab.client("http", "legacy", second) as other:
         for client in (one, other):
             await client.call_tool("library_look", {})
