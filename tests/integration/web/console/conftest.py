@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the console's pages."""
+"""Fixtures for tests of console pages."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -10,12 +10,12 @@ from integration.web.console.console_client import ConsoleClient, open_console
 
 @pytest.fixture(scope="module")
 def anyio_backend() -> str:
-    """One loop for a module, so that its tests may share a crib."""
+    """One event loop for a module, whose tests share a crib."""
     return "asyncio"
 
 
 @pytest.fixture
 async def console(tmp_path: Path) -> AsyncGenerator[ConsoleClient]:
-    """A browser at the console of a crib that nothing was done to yet."""
+    """A signed-in client of the console of a new crib."""
     async with open_console(tmp_path / "home") as opened:
         yield opened

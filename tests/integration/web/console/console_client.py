@@ -1,4 +1,4 @@
-"""A person's browser without a script: asks a real crib for pages with a cookie, and reads what is in them."""
+"""A browser without scripts: requests pages of a real crib with a cookie and parses them."""
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -21,7 +21,7 @@ DOCUMENT = "document"
 
 @dataclass
 class Element:
-    """An element with what is in it."""
+    """An HTML element with its children."""
 
     tag: str
     attributes: dict[str, str] = field(default_factory=dict[str, str])
@@ -29,27 +29,27 @@ class Element:
 
     @property
     def text(self) -> str:
-        """All text in it, with single spaces."""
+        """All text inside, with single spaces."""
         return " ".join("".join(self._texts()).split())
 
     @property
     def raw_text(self) -> str:
-        """All text in it, as it stands."""
+        """All text inside, unchanged."""
         return "".join(self._texts())
 
     def __iter__(self) -> "Iterator[Element]":
-        """Every element in it, in the order of the page."""
+        """Yield every element inside, in document order."""
         for child in self.children:
             if isinstance(child, Element):
                 yield child
                 yield from child
 
     def all(self, tag: str | None = None, **attributes: str) -> "list[Element]":
-        """The elements with this tag and these attributes; `class_` means one of its classes."""
+        """Return the elements with this tag and these attributes; `class_` means one of its classes."""
         return [each for each in self if tag in (None, each.tag) and each._fits(attributes)]
 
     def one(self, tag: str | None = None, **attributes: str) -> "Element":
-        """The only one."""
+        """Return the only matching element."""
         found = self.all(tag, **attributes)
         assert len(found) == 1, f"{len(found)} of {tag} {attributes} in: {self.text[:500]}"
         return found[0]
@@ -70,7 +70,7 @@ class Element:
 
 
 class _Reader(HTMLParser):
-    """Builds the tree, and takes no end tag that does not fit: the pages are ours and have to be well made."""
+    """Builds the tree. Raises for an end tag that does not match, because the console's pages must be well-formed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class _Reader(HTMLParser):
 
 
 def read(html: str) -> Element:
-    """A page or a part of one as a tree; it has to be well made, and to be without anything that could run."""
+    """Parse a page or a part of one; it must be well-formed and inert."""
     reader = _Reader()
     reader.feed(html)
     reader.close()
@@ -106,7 +106,7 @@ DEEP_LINKS = ("cursor", "vscode")
 
 
 def check_inert(root: Element) -> None:
-    """Nothing on the page runs or is styled but the files that belong to it, and no id is there twice."""
+    """Check that only the console's own scripts and styles apply, and that ids are unique."""
     ids = [each.attributes["id"] for each in root if "id" in each.attributes]
     assert len(ids) == len(set(ids)), sorted(id for id in ids if ids.count(id) > 1)
     for element in root:
@@ -114,7 +114,7 @@ def check_inert(root: Element) -> None:
             assert element.attributes["sandbox"] == "allow-scripts allow-forms", element
             assert element.attributes["data-src"].startswith("/app-pages/"), element
         assert element.tag not in ("object", "embed", "base", "style", "math"), element
-        if element.tag == "svg":  # only the shapes of our own plots
+        if element.tag == "svg":  # only the shapes of the console's plots
             assert {each.tag for each in element} <= {"svg", "rect", "polyline"}, element
             assert element.attributes["class"] in ("plot", "spark"), element
         assert element.tag != "script" or (
@@ -129,25 +129,25 @@ def check_inert(root: Element) -> None:
 
 @dataclass(frozen=True)
 class ConsoleClient:
-    """Somebody at the console of a crib."""
+    """A signed-in browser at the console of a crib."""
 
     crib: Crib
     client: httpx2.AsyncClient
 
     async def page(self, path: str, status: int = 200, **query: str) -> Element:
-        """A page as a browser gets it."""
+        """Return a page."""
         answer = await self.client.get(path, params=query or None, headers={"accept": "text/html"})
         assert answer.status_code == status, answer.text
         return read(answer.text)
 
     async def part(self, path: str, **query: str) -> Element:
-        """What changes of a page, as a page that is open asks for it."""
+        """Return the changing part of a page, as an open page requests it."""
         answer = await self.client.get(path, params=query, headers={"accept": "text/html", "hx-request": "true"})
         assert answer.status_code == 200, answer.text
         return read(answer.text)
 
     async def json(self, path: str, **query: str) -> Any:
-        """The page's twin for programs."""
+        """Return the page as JSON."""
         answer = await self.client.get(path, params=query, headers={"accept": "application/json"})
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -161,14 +161,14 @@ class ConsoleClient:
         live: bool = False,
         files: Mapping[str, tuple[str, bytes]] | None = None,
     ) -> Element:
-        """Send a form; `live` is how an open page with a script does it. A redirection is followed."""
+        """Send a form and follow redirects; `live` sends it as an open page with scripts does."""
         headers = {"accept": "text/html"} | ({"hx-request": "true"} if live else {})
         answer = await self.client.post(path, data=dict(fields or {}), files=files, headers=headers)
         assert answer.status_code == status, answer.text
         return read(answer.text)
 
     async def send_json(self, path: str, fields: Mapping[str, str | list[str]] | None = None) -> Any:
-        """Send a form, and read the twin of the page that it gives."""
+        """Send a form and return the resulting page as JSON."""
         answer = await self.client.post(path, data=dict(fields or {}), headers={"accept": "application/json"})
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -176,11 +176,11 @@ class ConsoleClient:
 
 @asynccontextmanager
 async def open_console(home: Path, user: Path | None = None, **settings: Any) -> AsyncGenerator[ConsoleClient]:
-    """A crib whose owner has this HOME, and a browser that came in by the one-time link."""
+    """Run a crib with this HOME, and sign a browser in by the one-time link."""
     environment = Environment({"HOME": str(user or home.parent), "PATH": "/usr/bin:/bin"})
     async with hold(Settings(home=home, **settings), kind="serve", port=0, environment=environment) as holding:
         url = holding.info.url
-        # A browser says which page sent a form; one without a script follows what the answer says.
+        # A browser sends the origin of a form, and without scripts it follows redirects.
         async with httpx2.AsyncClient(
             base_url=url, headers={"origin": url}, timeout=30, trust_env=False, verify=PLAIN, follow_redirects=True
         ) as client:

@@ -1,4 +1,4 @@
-"""A crib with one of everything, and the address of every page of its console, as the router lists them."""
+"""A crib with one of everything, and the address of every page that the router lists."""
 
 import json
 import sys
@@ -16,14 +16,14 @@ PARTS = frozenset({
     "/overview", "/sessions/{id}/items", "/sessions/{id}/head", "/waiting/pill", "/schedules/-/when", "/stop-all",
     "/app-pages/probe",
 })  # fmt: skip
-"""Parts of pages, which are loaded into one that is open."""
+"""Parts that an open page loads."""
 DOWNLOADS = frozenset({"/agents/{id}/export/{form}", "/activity/export", "/service-worker.js"})
 ELSEWHERE = frozenset({"/calls/{number}", "/apps/{id}", "/apps/{id}/approvals", "/app-pages/{id}"})
-"""Exist only while a call or an app is open: see `test_tools` and `test_apps`."""
+"""Pages that exist only while a call or an app is open: see `test_tools` and `test_apps`."""
 
 
 def write_servers(home: Path, tools: int) -> None:
-    """Configure one server with that many tools, one that cannot start and one that nothing has contacted."""
+    """Configure one server with this many tools, one that cannot start and one that is disabled."""
     home.mkdir(parents=True, exist_ok=True)
     legacy = {"command": sys.executable, "args": ["-S", "-m", "upstreams.legacy", "crowd", str(tools)]}
     servers = {
@@ -35,9 +35,9 @@ def write_servers(home: Path, tools: int) -> None:
 
 
 async def every_page(console: ConsoleClient, cwd: Path) -> dict[str, str]:
-    """Fill the crib, and return an address for each GET route of the console but its files and `ELSEWHERE`.
+    """Fill the crib, and return an address for each GET route except static files and `ELSEWHERE`.
 
-    A route that this does not know raises: a new page has to be added here.
+    Raises for an unknown route: a new page has to be added here.
     """
     crib = console.crib
     with anyio.fail_after(60):

@@ -1,4 +1,4 @@
-"""A stranger in a crib: whose every tool, server, agent, rule, schedule and word is a string that wants to run."""
+"""A crib in which every name, description and message is an injection attempt."""
 
 import unicodedata
 from collections.abc import AsyncGenerator, Sequence
@@ -21,7 +21,7 @@ from toolcrib.testing.played import PlayedRunner
 
 @dataclass(frozen=True)
 class HostileSource:
-    """A source whose tools are called, titled and described by strings."""
+    """A source whose tools have hostile names, titles and descriptions."""
 
     strings: tuple[str, ...]
     name = "stranger"
@@ -29,25 +29,25 @@ class HostileSource:
 
     @property
     def all(self) -> str:
-        """All strings in one."""
+        """All strings, joined."""
         return "\n\n".join(self.strings)
 
     @property
     def written(self) -> str:
-        """The same for fields that take no control characters."""
+        """All strings, for fields that accept no control characters."""
         return "".join(each for each in self.all if each == "\n" or unicodedata.category(each) != "Cc")
 
     def tools(self) -> Sequence[Tool]:
-        """One tool for each string, and one that can be called."""
+        """Return one tool for each string, and one that can be called."""
         names = [*self.strings, "say"]
         return [Tool(ToolRef(self.name, each), each, self._schema(each), title=each) for each in names]
 
     def problems(self) -> Sequence[Problem]:
-        """What is wrong is said in the same words."""
+        """Return problems with hostile messages."""
         return [Problem("tool.broken", each) for each in WORST]
 
     def prepare(self, tool: str, arguments: JsonObject, canonical: bytes) -> RunCall:
-        """Give every string back."""
+        """Prepare a call that returns every string."""
 
         async def run(context: CallContext) -> CallResult:
             return CallResult.text(self.all)
@@ -55,7 +55,7 @@ class HostileSource:
         return run
 
     def scripts(self) -> dict[str, Json]:
-        """What its agent says, calls and asks."""
+        """Return the scripts of its agent: text, a call and questions."""
         questions: list[Json] = [
             {"question": each, "header": each, "options": [{"label": each, "description": each}]} for each in WORST
         ]
@@ -74,15 +74,15 @@ class HostileSource:
 
 @asynccontextmanager
 async def hostile_crib(user: Path, strings: tuple[str, ...]) -> AsyncGenerator[ConsoleClient]:
-    """A crib with the strings in every field that somebody else can fill."""
-    stranger = HostileSource(strings)
+    """Run a crib with the strings in every field that others can fill."""
+    source = HostileSource(strings)
     (user / ".cursor").mkdir()
     servers: dict[str, Any] = {each: {"command": each, "args": [each], "disabled": True} for each in strings}
     (user / ".cursor" / "mcp.json").write_bytes(orjson.dumps({"mcpServers": servers}))
     async with open_console(user / "home", user) as console:
         crib = console.crib
-        crib.catalog.add(stranger)
-        crib.runners.add(PlayedRunner(stranger.scripts()))
+        crib.catalog.add(source)
+        crib.runners.add(PlayedRunner(source.scripts()))
         await console.send("/agents", {"name": "stranger", "template": "reviewer"})
         for each in WORST:
             await console.send("/agents", {"name": each, "template": "reviewer"})
@@ -90,9 +90,9 @@ async def hostile_crib(user: Path, strings: tuple[str, ...]) -> AsyncGenerator[C
             await console.send("/agents/stranger/skills/-/new", skill)
             await crib.permissions.add({"effect": "ask", "pattern": "stranger/say", "reason": each}, by=each)
             schedule = {"agent": "reviewer", "way": "cron", "cron": "0 9 * * 1-5", "name": each}
-            await console.send("/schedules", schedule | {"prompt": stranger.written})
+            await console.send("/schedules", schedule | {"prompt": source.written})
             await crib.sessions.create(NewSession("web", str(user), title=each, runner="played"))
         sheet = await console.page("/agents/stranger")
         was = sheet.one("input", name="was").attributes["value"]
-        await console.send("/agents/stranger", {"was": was, "name": "stranger", "systemPrompt": stranger.written})
+        await console.send("/agents/stranger", {"was": was, "name": "stranger", "systemPrompt": source.written})
         yield console

@@ -1,4 +1,4 @@
-"""Access in the console: the question, the rules, and what is granted, through forms that leave records."""
+"""Access in the console: explanations, rules, bundles, projects and tokens."""
 
 from pathlib import Path
 from urllib.parse import quote
@@ -14,17 +14,17 @@ from toolcrib.testing.played import PlayedRunner
 pytestmark = pytest.mark.anyio
 
 HOSTILE = '<img src=x onerror=alert(1)><b hx-get="/x">'
-ASKED = {"tool": "toolcrib/ping", "agent": "reviewer", "source": "api", "mode": "default"}
+QUERY = {"tool": "toolcrib/ping", "agent": "reviewer", "source": "api", "mode": "default"}
 
 
-async def test_the_answer_comes_first_then_the_chain_then_the_smallest_change(console: ConsoleClient) -> None:
+async def test_access_page_shows_verdict_steps_and_the_smallest_change(console: ConsoleClient) -> None:
     empty = await console.page("/access")
     assert "Choose a tool" in empty.text
     assert "toolcrib/ping" in {option.attributes["value"] for option in empty.one("datalist").all("option")}
-    page = await console.page("/access", 200, **ASKED)
+    page = await console.page("/access", 200, **QUERY)
     assert page.one("h2", id="verdict").text == "Needs approval"
     assert page.one("tr", class_="decides").all("td")[0].text == "mode"
-    twin = await console.json("/access", **ASKED)
+    twin = await console.json("/access", **QUERY)
     assert (twin["answer"]["verdict"], twin["answer"]["flip"]["word"]) == ("ask", "Allowed")
     change = page.one("form", action="/access/rules")
     fields = {each.attributes["name"]: each.attributes["value"] for each in change.all("input")}
@@ -34,7 +34,7 @@ async def test_the_answer_comes_first_then_the_chain_then_the_smallest_change(co
     assert after.one("tr", class_="decides").one("a").text == rule.id
 
 
-async def test_table_shows_who_can_use_what_with_the_reason_of_each_cell(console: ConsoleClient) -> None:
+async def test_reach_table_shows_access_with_the_reason_of_each_cell(console: ConsoleClient) -> None:
     await console.send("/access/rules", {"effect": "ask", "pattern": "toolcrib/ping", "reason": "Look first."})
     page = await console.page("/access/reach", pattern="toolcrib/pin*")
     assert [each.text for each in page.one("thead").all("th")] == ["Who", "toolcrib/ping"]
@@ -49,7 +49,7 @@ async def test_table_shows_who_can_use_what_with_the_reason_of_each_cell(console
     assert "owner (cli)" in by_access["runs"]
 
 
-async def test_table_opens_a_server_and_a_principal_to_single_tools(console: ConsoleClient) -> None:
+async def test_reach_table_links_to_single_tools(console: ConsoleClient) -> None:
     page = await console.page("/access/reach")
     links = {each.text: each.attributes["href"] for each in page.one("thead").all("a")}
     opened = await console.page(links["toolcrib"])
@@ -61,7 +61,7 @@ async def test_table_opens_a_server_and_a_principal_to_single_tools(console: Con
     assert "Mode default asks" in ping
 
 
-async def test_table_is_paged_and_filtered_by_name_in_the_url(console: ConsoleClient) -> None:
+async def test_reach_table_is_paged_and_filtered_by_name(console: ConsoleClient) -> None:
     for number in range(27):
         await console.crib.tokens.create(f"app-{number:02}")
     page = await console.page("/access/reach", who="app-")
@@ -74,26 +74,26 @@ async def test_table_is_paged_and_filtered_by_name_in_the_url(console: ConsoleCl
     assert "No principal" in (await console.page("/access/reach", who="missing")).text
 
 
-async def test_a_pattern_that_is_not_one_is_an_error(console: ConsoleClient) -> None:
+async def test_invalid_pattern_is_an_error(console: ConsoleClient) -> None:
     assert "is not a pattern" in (await console.page("/access/reach", 422, pattern="nothing")).text
 
 
-async def test_a_name_that_is_not_there_is_answered_with_the_nearest(console: ConsoleClient) -> None:
+async def test_unknown_names_are_reported_with_similar_ones(console: ConsoleClient) -> None:
     page = await console.page("/access", tool="toolcrib/pong")
     assert "Unknown tool" in page.one("h2", id="verdict").text
     assert page.all("a", class_="mono")[0].text == "toolcrib/ping"
     assert "is not a tool" in (await console.page("/access", 422, tool="what")).text
-    assert "does not exist" in (await console.page("/access", 404, tool="toolcrib/ping", agent="nobody")).text
+    assert "does not exist" in (await console.page("/access", 404, tool="toolcrib/ping", agent="missing")).text
     assert "is not valid JSON" in (await console.page("/access", 422, tool="toolcrib/ping", arguments="{")).text
 
 
-async def test_a_rule_of_a_file_is_shown_with_its_line_and_is_not_removed_here(tmp_path: Path) -> None:
+async def test_rule_of_a_file_is_shown_with_its_line_and_cannot_be_removed(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     text = '\n[[rules]]\neffect = "deny"\npattern = "toolcrib/ping"\nreason = "No."\n[[rules]]\neffect = "odd"\n'
     (home / "toolcrib.toml").write_text(text)
     async with open_console(home) as console:
-        page = await console.page("/access", 200, **ASKED)
+        page = await console.page("/access", 200, **QUERY)
         assert page.one("h2", id="verdict").text == "Hidden"
         assert "toolcrib.toml:2" in page.one("tr", class_="decides").text
         assert not page.one("section", class_="answer").all("button")
@@ -105,7 +105,7 @@ async def test_a_rule_of_a_file_is_shown_with_its_line_and_is_not_removed_here(t
         assert "is defined in" in (await console.send(f"/access/rules/{id}/remove", {}, 409)).text
 
 
-async def test_a_rule_is_added_tried_on_the_past_removed_and_added_again_and_all_of_it_is_on_record(
+async def test_rule_is_simulated_added_removed_restored_and_audited(
     console: ConsoleClient,
 ) -> None:
     crib = console.crib
@@ -131,16 +131,16 @@ async def test_a_rule_is_added_tried_on_the_past_removed_and_added_again_and_all
     assert "must be" in (await console.send("/access/rules", {"effect": "deny", "pattern": "nothing"}, 422)).text
 
 
-async def test_a_condition_on_an_argument_is_part_of_the_rule(console: ConsoleClient) -> None:
+async def test_condition_on_an_argument_is_part_of_the_rule(console: ConsoleClient) -> None:
     form = {"effect": "deny", "pattern": "toolcrib/get_server_info", "pointer": "include_uptime", "test": "equals"}
     await console.send("/access/rules", form | {"value": "true"})
-    asked = {"tool": "toolcrib/get_server_info", "source": "api"}
-    twin = await console.json("/access", **asked, arguments='{"include_uptime": true}')
+    query = {"tool": "toolcrib/get_server_info", "source": "api"}
+    twin = await console.json("/access", **query, arguments='{"include_uptime": true}')
     assert twin["answer"]["verdict"] == "deny"
-    assert (await console.json("/access", **asked, arguments="{}"))["answer"]["verdict"] == "allow"
+    assert (await console.json("/access", **query, arguments="{}"))["answer"]["verdict"] == "allow"
 
 
-async def test_bundles_and_projects_are_set_changed_and_forgotten(console: ConsoleClient, tmp_path: Path) -> None:
+async def test_bundles_and_projects_are_created_changed_and_deleted(console: ConsoleClient, tmp_path: Path) -> None:
     fields = {"name": "House tools", "tools": "toolcrib/*\nagent_zoo/*", "description": HOSTILE, "prompt": HOSTILE}
     page = await console.send("/access/bundles", fields)
     assert "House tools" in page.one("li", id="bundle-house-tools").text
@@ -157,7 +157,7 @@ async def test_bundles_and_projects_are_set_changed_and_forgotten(console: Conso
     assert "not an absolute path" in (await console.send("/access/projects", {"path": "here"}, 422)).text
 
 
-async def test_a_tokens_secret_is_shown_once_and_the_token_ends_when_it_is_revoked(console: ConsoleClient) -> None:
+async def test_token_secret_is_shown_once_and_is_invalid_after_revocation(console: ConsoleClient) -> None:
     made = await console.send("/access/tokens", {"name": "cursor", "source": "ide", "agent": "reviewer"})
     secret = made.one("code", id="secret").text
     answer = await console.client.get("/mcp/agents/reviewer", headers={"authorization": f"Bearer {secret}"})
@@ -174,13 +174,13 @@ async def test_a_tokens_secret_is_shown_once_and_the_token_ends_when_it_is_revok
     assert secret not in str(records)
 
 
-async def test_a_form_leads_back_to_this_screen_only(console: ConsoleClient) -> None:
+async def test_form_redirects_only_within_the_console(console: ConsoleClient) -> None:
     rule = {"line": "ask toolcrib/ping", "back": "https://elsewhere.example/access?"}
     answer = await console.client.post("/access/rules", data=rule, follow_redirects=False)
     assert answer.headers["location"] == "/access/rules"
 
 
-async def test_a_chosen_project_marks_what_applies_there(console: ConsoleClient, tmp_path: Path) -> None:
+async def test_chosen_project_marks_what_applies_in_it(console: ConsoleClient, tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
     for project, bundles in ((here, ["researcher"]), (there, [])):
         project.mkdir()
@@ -202,9 +202,7 @@ async def test_a_chosen_project_marks_what_applies_there(console: ConsoleClient,
         assert "this project" not in (await console.page(page)).text
 
 
-async def test_the_default_agent_of_a_project_is_set_here_and_used_there(
-    console: ConsoleClient, tmp_path: Path
-) -> None:
+async def test_default_agent_of_a_project_is_set_and_used(console: ConsoleClient, tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     await console.send("/access/projects", {"path": str(project), "agent": "reviewer"})

@@ -1,4 +1,4 @@
-"""The audit log in the console: faceted, one address for every view, checked."""
+"""The audit log in the console: filters, export and verification."""
 
 import json
 
@@ -29,21 +29,21 @@ def shout(text: str, password: str = "") -> str:
 
 @pytest.fixture
 async def busy(console: ConsoleClient) -> ConsoleClient:
-    """A crib in which something happened."""
+    """A crib with three recorded calls."""
     crib = console.crib
     crib.register(ToolServer("lab", tools=[shout]))
-    person = crib.owner(source="cli")
-    await crib.call("lab/shout", {"text": HOSTILE, "password": "hunter2"}, principal=person)
-    await crib.call("lab/shout", {"text": "no"}, principal=person)
+    owner = crib.owner(source="cli")
+    await crib.call("lab/shout", {"text": HOSTILE, "password": "hunter2"}, principal=owner)
+    await crib.call("lab/shout", {"text": "no"}, principal=owner)
     await crib.call("toolcrib/ping", {}, principal=crib.as_agent("reviewer", "ide"))
     return console
 
 
-async def test_an_empty_log_says_what_would_be_there(console: ConsoleClient) -> None:
+async def test_empty_log_has_a_hint(console: ConsoleClient) -> None:
     assert "No calls yet." in (await console.page("/activity")).text
 
 
-async def test_words_find_calls_by_arguments_and_an_intent_opens_at_its_outcome(busy: ConsoleClient) -> None:
+async def test_search_matches_arguments_and_an_intent_opens_its_outcome(busy: ConsoleClient) -> None:
     found = await busy.json("/activity", words="LOUD no")
     assert found["total"] == 0
     found = await busy.json("/activity", words="ONERROR shout")
@@ -58,7 +58,7 @@ async def test_words_find_calls_by_arguments_and_an_intent_opens_at_its_outcome(
     assert "Searched the newest" in page.text
 
 
-async def test_failed_calls_are_found_behind_a_thousand_newer_records(busy: ConsoleClient) -> None:
+async def test_failed_calls_are_found_behind_many_newer_records(busy: ConsoleClient) -> None:
     async def succeed(number: int) -> None:
         record = call(busy.crib.audit, number)
         await record.intent()
@@ -73,7 +73,7 @@ async def test_failed_calls_are_found_behind_a_thousand_newer_records(busy: Cons
     assert (await busy.page("/activity")).text.count("504 calls.") == 1
 
 
-async def test_calls_are_rows_and_facets_count_and_narrow_them(busy: ConsoleClient) -> None:
+async def test_facets_count_and_filter_calls(busy: ConsoleClient) -> None:
     page = await busy.page("/activity")
     rows = page.one("ul", class_="activity").all("li", data_row="")
     assert [row.one("a").text for row in rows] == ["toolcrib/ping", "lab/shout", "lab/shout"]
@@ -85,12 +85,12 @@ async def test_calls_are_rows_and_facets_count_and_narrow_them(busy: ConsoleClie
     failed = await busy.json("/activity", tool="lab/shout", error="error")
     assert [call["error"] for call in failed["calls"]] == ["error"]
     assert [call["tool"] for call in (await busy.json("/activity", agent="reviewer"))["calls"]] == ["toolcrib/ping"]
-    assert "No calls match" in (await busy.page("/activity", agent="nobody")).text
+    assert "No calls match" in (await busy.page("/activity", agent="missing")).text
     chosen = await busy.page("/activity", server="lab")
     assert chosen.one("a", aria_current="true").attributes["href"] == "/activity"
 
 
-async def test_older_calls_follow_without_gap_or_repeat(busy: ConsoleClient) -> None:
+async def test_older_calls_are_paged_without_gap_or_repeat(busy: ConsoleClient) -> None:
     crib = busy.crib
     for number in range(60):
         await crib.call("lab/shout", {"text": str(number)}, principal=crib.owner(source="cli"))
@@ -103,10 +103,10 @@ async def test_older_calls_follow_without_gap_or_repeat(busy: ConsoleClient) -> 
     assert ids == sorted(set(ids), reverse=True)
 
 
-async def test_the_total_counts_every_call_and_not_only_the_newest(busy: ConsoleClient) -> None:
-    person = busy.crib.owner(source="cli")
+async def test_total_counts_all_calls(busy: ConsoleClient) -> None:
+    owner = busy.crib.owner(source="cli")
     for _ in range(600):
-        await busy.crib.call("toolcrib/ping", {}, principal=person)
+        await busy.crib.call("toolcrib/ping", {}, principal=owner)
     twin = await busy.json("/activity")
     assert (twin["total"], twin["counted"]) == (603, 603)
     counts = {facet["name"]: {each["value"]: each["count"] for each in facet["values"]} for facet in twin["facets"]}
@@ -127,7 +127,7 @@ async def test_calls_are_filtered_by_time(busy: ConsoleClient) -> None:
     assert "is not a date" in (await busy.page("/activity", status=422, to="soon")).text
 
 
-async def test_the_filtered_records_are_exported_as_csv_and_jsonl(busy: ConsoleClient) -> None:
+async def test_filtered_records_are_exported_as_csv_and_jsonl(busy: ConsoleClient) -> None:
     lines = (await busy.client.get("/activity/export?format=csv&server=lab&phase=outcome")).text.splitlines()
     assert lines[0].startswith("id,at,phase,tool,decision,error")
     assert [line.split(",")[3:6] for line in lines[1:]] == [
@@ -138,7 +138,7 @@ async def test_the_filtered_records_are_exported_as_csv_and_jsonl(busy: ConsoleC
     assert {json.loads(line)["tool"] for line in exported} == {"ping"}
 
 
-async def test_an_open_page_hears_only_of_what_is_new(busy: ConsoleClient) -> None:
+async def test_open_page_is_updated_only_by_new_records(busy: ConsoleClient) -> None:
     newest = (await busy.json("/activity"))["newest"]
     headers = {"accept": "text/html", "hx-request": "true"}
     same = await busy.client.get("/activity", params={"seen": newest}, headers=headers)
@@ -147,7 +147,7 @@ async def test_an_open_page_hears_only_of_what_is_new(busy: ConsoleClient) -> No
     assert len((await busy.part("/activity", seen=str(newest))).all("li", data_row="")) == 4
 
 
-async def test_a_record_shows_its_arguments_without_secrets_and_asks_why(busy: ConsoleClient) -> None:
+async def test_record_masks_secrets_and_links_to_its_explanation(busy: ConsoleClient) -> None:
     oldest = (await busy.json("/activity"))["calls"][-1]["id"]
     page = await busy.page(f"/activity/{oldest}")
     arguments = page.one("section", aria_labelledby="with").one("pre").raw_text
@@ -159,17 +159,17 @@ async def test_a_record_shows_its_arguments_without_secrets_and_asks_why(busy: C
     await busy.page("/activity/99999", 404)
 
 
-async def test_a_refused_call_of_a_session_links_to_both(busy: ConsoleClient) -> None:
-    asker = Principal("session", "s1", "scheduler", "default", "reviewer", "s1")
+async def test_denied_call_of_a_session_links_to_session_and_agent(busy: ConsoleClient) -> None:
+    principal = Principal("session", "s1", "scheduler", "default", "reviewer", "s1")
     with pytest.raises(Denied):
-        await busy.crib.gate.call(asker, ToolRef("lab", "shout"), {"text": "x"}, door="session")
+        await busy.crib.gate.call(principal, ToolRef("lab", "shout"), {"text": "x"}, door="session")
     (call,) = (await busy.json("/activity", session="s1"))["calls"]
     page = await busy.page(f"/activity/{call['id']}")
     assert page.one("a", href="/sessions/s1")
     assert page.one("a", href="/agents/reviewer")
 
 
-async def test_the_log_is_verified_and_a_change_of_it_is_found(busy: ConsoleClient) -> None:
+async def test_log_is_verified_and_tampering_is_found(busy: ConsoleClient) -> None:
     assert "The log is intact." in (await busy.page("/activity/verify")).text
     assert (await busy.json("/activity/verify"))["ok"] is True
     await busy.crib.store.write(update(audit).where(audit.c.id == 2).values(tool="another"))

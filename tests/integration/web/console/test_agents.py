@@ -1,4 +1,4 @@
-"""The zoo in the console: pages without a script, their twins, and every form."""
+"""Agents in the console: pages without scripts, their JSON, and every form."""
 
 import io
 import zipfile
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 HOSTILE = '<img src=x onerror=alert(1)> <b hx-get="/x">{{ 7*7 }}</b> \u202e\u200b'
 
 
-async def test_the_cards_show_every_agent_with_a_portrait_and_can_be_searched(console: ConsoleClient) -> None:
+async def test_cards_show_every_agent_and_can_be_searched(console: ConsoleClient) -> None:
     page = await console.page("/agents")
     assert page.one("a", href="/agents/reviewer").text == "Code Reviewer"
     cards = page.all("li", class_="card")
@@ -23,12 +23,12 @@ async def test_the_cards_show_every_agent_with_a_portrait_and_can_be_searched(co
     assert all(card.one("img").attributes["src"].startswith("data:image/svg+xml;base64,") for card in cards)
     found = await console.part("/agents", words="code review")
     assert [card.attributes["id"] for card in found.all("li", class_="card")] == ["agent-reviewer"]
-    assert "No agents match" in (await console.page("/agents", words="nobody")).text
+    assert "No agents match" in (await console.page("/agents", words="missing")).text
     twin = await console.json("/agents", words="reviewer")
     assert [agent["id"] for agent in twin["agents"]] == ["reviewer"]
 
 
-async def test_an_agent_is_made_changed_cloned_deleted_and_brought_back(console: ConsoleClient) -> None:
+async def test_agent_is_created_changed_cloned_deleted_and_restored(console: ConsoleClient) -> None:
     sheet = await console.send("/agents", {"name": "Gardener", "template": "reviewer"})
     assert sheet.one("h1").text.startswith("Gardener gardener")
     fields = {
@@ -53,7 +53,7 @@ async def test_an_agent_is_made_changed_cloned_deleted_and_brought_back(console:
     assert (await console.send("/agents/second/restore", {"version": version})).one("h1").text.startswith("Second")
 
 
-async def test_a_switch_changes_what_the_ide_receives_and_brings_what_it_requires(console: ConsoleClient) -> None:
+async def test_enabling_a_skill_changes_the_prompt_and_enables_its_requirements(console: ConsoleClient) -> None:
     page = await console.page("/agents/reviewer")
     assert "(estimate)" in page.one("aside").text
     assert "checked" not in page.one("li", id="skill-threat-model").one("input").attributes
@@ -65,7 +65,7 @@ async def test_a_switch_changes_what_the_ide_receives_and_brings_what_it_require
     assert "### Threat model" not in off.one("pre", id="prompt").raw_text
 
 
-async def test_skills_are_written_picked_changed_and_removed(console: ConsoleClient) -> None:
+async def test_skills_are_added_picked_changed_and_removed(console: ConsoleClient) -> None:
     picked = await console.send("/agents/reviewer/skills/-/pick", {"pick": "root-cause"})
     assert picked.one("li", id="skill-root-cause")
     fields = {"name": "Be kind", "description": "Say what is good too.", "tools": "github/list_*\n", "requires": ""}
@@ -79,7 +79,7 @@ async def test_skills_are_written_picked_changed_and_removed(console: ConsoleCli
     assert not gone.all("li", id="skill-be-kind")
 
 
-async def test_what_an_agent_may_use_is_set_and_told_as_it_is_now(console: ConsoleClient) -> None:
+async def test_permissions_of_an_agent_are_set_and_shown(console: ConsoleClient) -> None:
     whole = await console.json("/agents/reviewer/tools")
     assert whole["permissions"]["kind"] == "default"
     assert {"ref": "toolcrib/ping", "name": "ping", "title": None, "verdict": "allow"} in _tools(whole)
@@ -90,7 +90,7 @@ async def test_what_an_agent_may_use_is_set_and_told_as_it_is_now(console: Conso
     assert "No tools available." in page.text
 
 
-async def test_the_brain_is_filtered_by_dates_that_stay_in_the_address(console: ConsoleClient) -> None:
+async def test_brain_is_filtered_by_dates_in_the_address(console: ConsoleClient) -> None:
     for day in ("2026-01-05", "2026-02-05", "2026-03-05"):
         note = {"type": "note", "content": f"On {day}.", "timestamp": f"{day}T12:00:00Z"}
         await console.send("/agents/builder/brain", note)
@@ -104,7 +104,7 @@ async def test_the_brain_is_filtered_by_dates_that_stay_in_the_address(console: 
     assert "dateFrom" in (await console.page(f"{path}?from=soon", 422)).text
 
 
-async def test_the_brain_is_a_timeline_that_can_be_written_and_taken_back(console: ConsoleClient) -> None:
+async def test_brain_entries_are_added_edited_pinned_and_restored(console: ConsoleClient) -> None:
     path = "/agents/reviewer/brain"
     entry = {"type": "decision", "content": "Use **tabs**.", "tags": "style, api", "pinned": "on"}
     page = await console.send(path, entry)
@@ -117,15 +117,15 @@ async def test_the_brain_is_a_timeline_that_can_be_written_and_taken_back(consol
     await console.send(f"{path}/{id}", entry | {"content": "Use spaces."})
     assert "Use spaces." in (await console.page(path, tag="style")).text
     assert "No entries match." in (await console.page(path, type="summary")).text
-    let_go = await console.send(f"{path}/{id}/pin", {}, live=True)
-    assert "checked" not in let_go.one("li", id=f"entry-{id}").one("input", name="pinned").attributes
-    forgotten = await console.send(f"{path}/{id}/delete")
-    undo = next(form for form in forgotten.all("form", action=path) if "Undo" in form.text)
+    unpinned = await console.send(f"{path}/{id}/pin", {}, live=True)
+    assert "checked" not in unpinned.one("li", id=f"entry-{id}").one("input", name="pinned").attributes
+    deleted = await console.send(f"{path}/{id}/delete")
+    undo = next(form for form in deleted.all("form", action=path) if "Undo" in form.text)
     fields = {each.attributes["name"]: each.attributes["value"] for each in undo.all("input")}
     assert "Use spaces." in (await console.send(path, fields)).text
 
 
-async def test_history_shows_what_changed_and_leads_back(console: ConsoleClient) -> None:
+async def test_history_shows_changes_and_restores_versions(console: ConsoleClient) -> None:
     await console.send("/agents/reviewer/skills/evidence/switch")
     history = await console.page("/agents/reviewer/history")
     assert [row.one("a").text for row in history.all("li", data_row="")] == ["Version 2", "Version 1"]
@@ -139,7 +139,7 @@ async def test_history_shows_what_changed_and_leads_back(console: ConsoleClient)
     assert "was deleted" in (await console.page("/agents/reviewer/history")).text
 
 
-async def test_agents_come_from_and_go_to_other_tools(console: ConsoleClient) -> None:
+async def test_agents_are_imported_and_exported(console: ConsoleClient) -> None:
     sub_agent = "---\nname: porter\ndescription: Carries.\n---\nCarry it."
     looked = await console.send("/agents/-/import", {"text": sub_agent, "name": "porter.md", "look": "1"})
     assert "Would import 1 agent" in looked.text
@@ -155,7 +155,7 @@ async def test_agents_come_from_and_go_to_other_tools(console: ConsoleClient) ->
     assert "evidence/SKILL.md" in zipfile.ZipFile(io.BytesIO(packed.content)).namelist()
 
 
-async def test_text_of_others_is_inert_on_every_page_and_comes_back_unchanged(console: ConsoleClient) -> None:
+async def test_hostile_text_is_inert_on_every_page_and_saved_unchanged(console: ConsoleClient) -> None:
     name = HOSTILE.replace("\u202e\u200b", "").strip()
     await console.send("/agents", {"name": name})
     (id,) = [each.id for each in await console.crib.zoo.list() if each.name == name]
@@ -177,8 +177,13 @@ async def test_text_of_others_is_inert_on_every_page_and_comes_back_unchanged(co
     assert "\\u{202e}\\u{200b}" in again.one("pre", id="prompt").raw_text
 
 
-async def test_an_agent_that_is_not_there_is_told_in_a_page(console: ConsoleClient) -> None:
-    for path in ("/agents/nobody", "/agents/nobody/brain", "/agents/nobody/history", "/agents/reviewer/skills/nothing"):
+async def test_unknown_agent_is_reported_on_a_page(console: ConsoleClient) -> None:
+    for path in (
+        "/agents/missing",
+        "/agents/missing/brain",
+        "/agents/missing/history",
+        "/agents/reviewer/skills/nothing",
+    ):
         assert (await console.page(path, 404)).one("div", class_="failure")
     assert (await console.send("/agents", {"name": " "}, 422)).one("div", class_="failure")
 
@@ -191,7 +196,7 @@ def _tools(value: JsonObject) -> list[JsonObject]:
     return [tool for server in value["servers"] for tool in server["tools"]]
 
 
-async def test_categories_of_skills_are_made_renamed_coloured_ordered_and_deleted(console: ConsoleClient) -> None:
+async def test_categories_of_skills_are_created_changed_sorted_and_deleted(console: ConsoleClient) -> None:
     made = await console.crib.zoo.create(
         parse(AgentInput, {"name": "Sorter", "skills": [{"name": "Sort", "description": "Sort it."}]}), by="owner"
     )

@@ -1,4 +1,4 @@
-"""MCP Apps of a session's calls in the console, without a browser: the frame, its headers, and what its page asks."""
+"""MCP Apps in the console without a browser: the frame, its headers, and requests of its page."""
 
 import json
 import sys
@@ -56,13 +56,13 @@ async def call_show(console: ConsoleClient, cwd: Path) -> str:
     return session.id
 
 
-async def ask(console: ConsoleClient, id: str, method: str, params: JsonObject) -> Any:
+async def request(console: ConsoleClient, id: str, method: str, params: JsonObject) -> Any:
     answer = await console.client.post(f"/apps/{id}/requests", json={"method": method, "params": params})
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-async def test_app_of_a_sessions_call_is_shown_on_request_in_a_sandbox(console: ConsoleClient, tmp_path: Path) -> None:
+async def test_app_of_a_call_is_shown_in_a_sandbox(console: ConsoleClient, tmp_path: Path) -> None:
     session = await call_show(console, tmp_path)
     button = next(
         each for each in (await console.page(f"/sessions/{session}")).all("button") if each.text == "Show app of panels"
@@ -82,7 +82,7 @@ async def test_app_of_a_sessions_call_is_shown_on_request_in_a_sandbox(console: 
     assert "frame-ancestors 'none'" in gone.headers["content-security-policy"]
 
 
-async def test_tool_that_only_apps_may_call_is_kept_from_models(console: ConsoleClient, tmp_path: Path) -> None:
+async def test_tool_for_apps_only_is_hidden_from_models(console: ConsoleClient, tmp_path: Path) -> None:
     session = await call_show(console, tmp_path)
     await send(console, session, "[[script:hidden]]")
     calls = [each for each in (await console.json(f"/sessions/{session}"))["items"] if each["kind"] == "call"]
@@ -90,7 +90,7 @@ async def test_tool_that_only_apps_may_call_is_kept_from_models(console: Console
     assert "There is no tool" in calls[1]["result"]["content"][0]["text"]
 
 
-async def test_request_of_an_app_is_decided_recorded_and_remembered_for_the_app(
+async def test_request_of_an_app_needs_approval_and_a_lasting_one_adds_a_rule(
     console: ConsoleClient, tmp_path: Path
 ) -> None:
     session = await call_show(console, tmp_path)
@@ -99,24 +99,24 @@ async def test_request_of_an_app_is_decided_recorded_and_remembered_for_the_app(
     crib = console.crib
     for body in (b"", b"x", b"[]", b'{"method": 5}', b'{"method": "tools/call", "params": []}'):
         assert (await console.client.post(f"/apps/{view['id']}/requests", content=body)).status_code == 400, body
-    wrong = await ask(console, view["id"], "tools/call", {"name": "refresh", "arguments": []})
+    wrong = await request(console, view["id"], "tools/call", {"name": "refresh", "arguments": []})
     assert "must be a string" in wrong["error"]["message"]
     answers: list[Any] = []
     async with anyio.create_task_group() as tasks:
 
         async def refresh() -> None:
-            answers.append(await ask(console, view["id"], "tools/call", {"name": "refresh"}))
+            answers.append(await request(console, view["id"], "tools/call", {"name": "refresh"}))
 
         tasks.start_soon(refresh)
         with anyio.fail_after(20):
             while not (pending := await crib.approvals.find(status="pending")):  # noqa: ASYNC110
                 await anyio.sleep(0.01)
         assert pending[0].principal.name == "app of panels"
-        asked = await console.part(f"/apps/{view['id']}/approvals")
-        assert "The app of panels asks:" in asked.text
+        card = await console.part(f"/apps/{view['id']}/approvals")
+        assert "The app of panels asks:" in card.text
         await console.send(f"/waiting/approvals/{pending[0].id}", {"decision": "always"}, 204, live=True)
     assert answers[0]["result"]["content"][0]["text"] == "called refresh"
-    again = await ask(console, view["id"], "tools/call", {"name": "refresh"})
+    again = await request(console, view["id"], "tools/call", {"name": "refresh"})
     assert again["result"]["content"][0]["text"] == "called refresh"
     rules = await console.page("/access/rules")
     assert "the app of panels (source web)" in rules.text

@@ -1,4 +1,4 @@
-"""The page that connects coding tools: what would be written is shown, written when told, and taken back exactly."""
+"""The page that connects apps: preview, change and exact undo."""
 
 import json
 from dataclasses import replace
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 FILE = '{"mcpServers": {"other": {"command": "other"}}, "kept": [1, 2]}\n'
 
 
-async def test_a_tool_is_connected_after_a_look_and_its_file_comes_back_byte_for_byte(tmp_path: Path) -> None:
+async def test_app_is_connected_after_a_preview_and_restored_byte_for_byte(tmp_path: Path) -> None:
     file = tmp_path / ".cursor" / "mcp.json"
     file.parent.mkdir()
     file.write_text(FILE, encoding="utf-8")
@@ -44,7 +44,7 @@ async def test_a_tool_is_connected_after_a_look_and_its_file_comes_back_byte_for
         ]
 
 
-async def test_an_entry_in_a_projects_file_is_shown_and_removed_here(tmp_path: Path) -> None:
+async def test_entry_in_a_project_file_is_shown_and_removed(tmp_path: Path) -> None:
     file = tmp_path / "project" / ".cursor" / "mcp.json"
     file.parent.mkdir(parents=True)
     (tmp_path / ".cursor").mkdir()
@@ -66,9 +66,7 @@ async def test_an_entry_in_a_projects_file_is_shown_and_removed_here(tmp_path: P
 
 
 @pytest.mark.parametrize(("client", "scheme"), [("cursor", "cursor://anysphere"), ("vscode", "vscode:mcp/install?")])
-async def test_a_link_installs_the_crib_with_a_token_of_its_own_that_ends_when_taken_back(
-    tmp_path: Path, client: str, scheme: str
-) -> None:
+async def test_install_link_has_its_own_token_which_undo_revokes(tmp_path: Path, client: str, scheme: str) -> None:
     async with open_console(tmp_path / "crib") as console:
         looked = (await console.send_json(f"/connect/{client}/link", {}))["linked"]
         assert (looked["name"], looked["headers"], looked["link"]) == ("toolcrib", ["Authorization"], None)
@@ -79,15 +77,15 @@ async def test_a_link_installs_the_crib_with_a_token_of_its_own_that_ends_when_t
         ((proposal,), _) = await console.crib.servers.recognise(link)
         assert (proposal.name, proposal.entry["url"]) == ("toolcrib", looked["url"])
         headers = proposal.entry["headers"]
-        assert await greeted(console, headers) == 200
+        assert await initialize_status(console, headers) == 200
         undone = await console.send_json(f"/connect/{client}/undo", {})
         assert undone["done"]["revokedToken"] == f"connect-{client}"
-        assert await greeted(console, headers) == 401
+        assert await initialize_status(console, headers) == 401
         made = await console.crib.audit.find(Filters(door="console"))
         assert headers["Authorization"].split()[-1] not in json.dumps(made)
 
 
-async def test_a_link_made_anew_ends_the_one_before_and_a_tool_without_links_says_so(tmp_path: Path) -> None:
+async def test_new_install_link_differs_and_apps_without_links_are_refused(tmp_path: Path) -> None:
     async with open_console(tmp_path / "crib") as console:
         first, second = [
             (await console.send_json("/connect/cursor/link", {"do": "save"}))["linked"]["link"] for _ in range(2)
@@ -96,8 +94,8 @@ async def test_a_link_made_anew_ends_the_one_before_and_a_tool_without_links_say
         assert "has no links" in (await console.send("/connect/codex/link", {}, 422)).text
 
 
-async def greeted(console: ConsoleClient, headers: JsonObject) -> int:
-    """How the crib answers the greeting of a client that sends this."""
+async def initialize_status(console: ConsoleClient, headers: JsonObject) -> int:
+    """Return the status of an `initialize` request with these headers."""
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tool", "version": "1"}}
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     accept = {"accept": "application/json, text/event-stream", "cookie": ""}
@@ -109,13 +107,13 @@ def of_cursor(value: JsonObject) -> JsonObject:
     return next(each for each in clients if each["client"] == "cursor")
 
 
-async def test_connected_app_is_switched_to_search_and_keeps_its_level(tmp_path: Path) -> None:
+async def test_connected_app_is_changed_to_search_and_keeps_its_level(tmp_path: Path) -> None:
     async with open_console(tmp_path / "crib") as console:
         await console.crib.clients.connect(AppConnectRequest("cursor", level="app"), anyway=True)
-        asked = {"tools": "search", "level": "keep"}
-        looked = await console.send_json("/connect/cursor", asked)
+        query = {"tools": "search", "level": "keep"}
+        looked = await console.send_json("/connect/cursor", query)
         assert (looked["done"]["tools"], looked["done"]["reasons"]) == ("search", ["it lists tools to search with"])
-        done = await console.send_json("/connect/cursor", asked | {"do": "save"})
+        done = await console.send_json("/connect/cursor", query | {"do": "save"})
         assert done["done"]["change"]["changed"]
         text = await anyio.Path(done["done"]["change"]["file"]).read_text()
         assert "/mcp?tools=search" in text
@@ -124,7 +122,7 @@ async def test_connected_app_is_switched_to_search_and_keeps_its_level(tmp_path:
         assert token.level == "app"
 
 
-async def test_page_and_rest_show_what_an_app_receives_under_each_choice(tmp_path: Path) -> None:
+async def test_page_and_rest_show_what_an_app_lists_in_each_mode(tmp_path: Path) -> None:
     async with open_console(tmp_path / "crib") as console:
         await console.crib.clients.connect(AppConnectRequest("cursor", tools="search"), anyway=True)
         (connection,) = of_cursor(await console.json("/connect"))["connections"]
@@ -141,11 +139,11 @@ async def test_page_and_rest_show_what_an_app_receives_under_each_choice(tmp_pat
         assert (await console.page("/connect")).one("li", id=link.removeprefix("/connect#"))
 
 
-async def test_app_of_an_agent_lists_as_the_agent_does_unless_its_address_says_otherwise(tmp_path: Path) -> None:
+async def test_app_of_an_agent_lists_as_the_agent_unless_its_address_differs(tmp_path: Path) -> None:
     async with open_console(tmp_path / "crib") as console:
         made = await console.crib.zoo.create(parse(AgentInput, {"name": "Lister", "listing": "search"}), by="owner")
-        asked = AppConnectRequest("cursor", agent=made.agent.id)
+        request = AppConnectRequest("cursor", agent=made.agent.id)
         for tools in ("search", "all"):
-            await console.crib.clients.connect(replace(asked, tools="all" if tools == "all" else None), anyway=True)
+            await console.crib.clients.connect(replace(request, tools="all" if tools == "all" else None), anyway=True)
             (connection,) = of_cursor(await console.json("/connect"))["connections"]
             assert connection["tools"] == tools

@@ -1,4 +1,4 @@
-"""The address of every form can be opened and reloaded: it leads to the page above it."""
+"""The address of every form can be opened: it redirects to the page above."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ def _is_page(routes: list[Route], path: str) -> bool:
     return any(each.matches(scope)[0] is Match.FULL for each in routes)
 
 
-async def test_opening_the_address_of_a_form_leads_to_a_page(tmp_path: Path) -> None:
+async def test_address_of_every_form_opens_a_page(tmp_path: Path) -> None:
     async with running_crib(tmp_path / "home") as running, running.client() as client:
         routes = console_routes(running.holding.crib, "127.0.0.1:1")
         pages = {_filled(each.path) for each in routes if "GET" in (each.methods or ())}
@@ -50,7 +50,7 @@ async def test_opening_the_address_of_a_form_leads_to_a_page(tmp_path: Path) -> 
         ("/sessions/50%25%23/change?cwd=/tmp/a%2520b%26c", "/sessions/50%25%23?cwd=/tmp/a%2520b%26c"),
     ],
 )
-async def test_page_is_the_nearest_one_above(tmp_path: Path, form: str, page: str) -> None:
+async def test_form_address_redirects_to_the_nearest_page_above(tmp_path: Path, form: str, page: str) -> None:
     async with running_crib(tmp_path / "home") as running, running.client() as client:
         answer = await client.get(form, headers={"accept": "text/html"})
         assert (answer.status_code, answer.headers["location"]) == (303, page)

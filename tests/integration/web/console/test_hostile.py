@@ -1,4 +1,4 @@
-"""Whatever others write stays text: every field that a stranger can fill, on every screen that shows it."""
+"""Hostile text stays text in every field that others can fill, on every screen."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -24,14 +24,14 @@ SCREENS = (
 
 
 @pytest.fixture(scope="module")
-async def stuffed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ConsoleClient]:
-    """A crib with the strings everywhere."""
+async def hostile(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ConsoleClient]:
+    """A crib with hostile strings in every field."""
     async with hostile_crib(tmp_path_factory.mktemp("user"), STRINGS) as console:
         yield console
 
 
-def no_stranger(page: Element) -> None:
-    """What was written as markup is no element of the page."""
+def check_harmless(page: Element) -> None:
+    """Check that no hostile text became an element or a link."""
     for element in page:
         assert element.tag not in ("math", "animate", "link") or element.attributes["href"].startswith("/static/")
         assert "javascript:" not in element.attributes.get("href", "").lower()
@@ -41,26 +41,26 @@ def no_stranger(page: Element) -> None:
 
 
 @pytest.mark.parametrize("path", SCREENS)
-async def test_every_screen_shows_what_strangers_wrote_as_text(stuffed: ConsoleClient, path: str) -> None:
-    no_stranger(await stuffed.page(path))
+async def test_every_screen_shows_hostile_text_as_text(hostile: ConsoleClient, path: str) -> None:
+    check_harmless(await hostile.page(path))
 
 
-async def test_what_names_itself_like_markup_has_pages_of_its_own(stuffed: ConsoleClient) -> None:
+async def test_hostile_names_have_working_pages(hostile: ConsoleClient) -> None:
     shown = 0
     for each in WORST:
-        answer = await stuffed.client.get(f"/tools/stranger/{quote(each, safe='')}", headers={"accept": "text/html"})
+        answer = await hostile.client.get(f"/tools/stranger/{quote(each, safe='')}", headers={"accept": "text/html"})
         assert answer.status_code in (200, 404), each
-        no_stranger(read(answer.text))
+        check_harmless(read(answer.text))
         shown += answer.status_code == 200
     assert shown >= len(WORST) // 2
-    for schedule in await stuffed.crib.schedules.list():
-        no_stranger(await stuffed.page(f"/schedules/{schedule.id}"))
-    for agent in await stuffed.crib.zoo.list():
-        no_stranger(await stuffed.page(f"/agents/{agent.id}"))
+    for schedule in await hostile.crib.schedules.list():
+        check_harmless(await hostile.page(f"/schedules/{schedule.id}"))
+    for agent in await hostile.crib.zoo.list():
+        check_harmless(await hostile.page(f"/agents/{agent.id}"))
 
 
-async def test_a_conversation_of_nothing_else_stays_text(stuffed: ConsoleClient, tmp_path: Path) -> None:
-    crib = stuffed.crib
+async def test_hostile_conversation_is_shown_as_text(hostile: ConsoleClient, tmp_path: Path) -> None:
+    crib = hostile.crib
     session = await crib.sessions.create(NewSession("web", str(tmp_path), mode="default", runner="played"))
     log = await crib.sessions.events(session.id)
     await crib.sessions.send(session.id, f"{HostileSource(STRINGS).all} [[script:all]]")
@@ -68,19 +68,19 @@ async def test_a_conversation_of_nothing_else_stays_text(stuffed: ConsoleClient,
         async for batch in log.follow(0):
             for event in batch:
                 if event.kind == "approval_required":
-                    page = await stuffed.page(f"/sessions/{session.id}")
-                    no_stranger(page)
+                    page = await hostile.page(f"/sessions/{session.id}")
+                    check_harmless(page)
                     assert WORST[0] in page.one("textarea", name="arguments").raw_text
-                    no_stranger(await stuffed.page("/waiting"))
+                    check_harmless(await hostile.page("/waiting"))
                     parts = [each.attributes["data-part"] for each in page if "data-part" in each.attributes]
                     answer: dict[str, str | list[str]] = {"decision": "approve", "opened": parts}
-                    await stuffed.send(f"/waiting/approvals/{event.data['approvalId']}", answer)
+                    await hostile.send(f"/waiting/approvals/{event.data['approvalId']}", answer)
             if any(event.kind == "question_prompt" for event in batch):
                 break
     for path in (f"/sessions/{session.id}", "/waiting", "/activity", "/sessions"):
-        no_stranger(await stuffed.page(path))
-    said = (await stuffed.page(f"/sessions/{session.id}")).one("article", class_="user")
-    assert WORST[0] in said.raw_text
+        check_harmless(await hostile.page(path))
+    message = (await hostile.page(f"/sessions/{session.id}")).one("article", class_="user")
+    assert WORST[0] in message.raw_text
     await crib.sessions.interrupt(session.id)
 
 
@@ -89,7 +89,7 @@ CHOSEN = (RTL, EMOJI, LONG, WORST[5].replace("/", ""))
 OF_PROJECTS = ("/servers", "/access/projects", "/access/bundles", "/access/tokens")
 
 
-async def test_a_chosen_project_stays_in_every_link_whatever_its_name(tmp_path: Path) -> None:
+async def test_chosen_project_is_kept_in_every_link(tmp_path: Path) -> None:
     projects = {name: tmp_path / "projects" / name for name in (*CHOSEN, *WORST) if "/" not in name}
     async with open_console(tmp_path / "crib") as console:
         for project in projects.values():
@@ -97,22 +97,22 @@ async def test_a_chosen_project_stays_in_every_link_whatever_its_name(tmp_path: 
             await console.send("/access/projects", {"path": str(project), "agent": "reviewer"})
         paths = [path for path in (*SCREENS, *OF_PROJECTS) if "?" not in path and "stranger" not in path]
         for path in paths:
-            no_stranger(await console.page(path))
+            check_harmless(await console.page(path))
         for number, path in enumerate(paths * 2):
             project = str(projects[CHOSEN[number % len(CHOSEN)]])
             page = await console.page(path, cwd=project)
-            no_stranger(page)
+            check_harmless(page)
             assert page.one("input", id="project").attributes["value"] == project
-            kept_in_links(page, project)
-            no_stranger(await console.page("/access/tools", project=project, cwd=project))
+            check_links_keep(page, project)
+            check_harmless(await console.page("/access/tools", project=project, cwd=project))
         chosen = str(projects[EMOJI])
         to = "/access/projects/remove"
         moved = await console.client.post(to, params={"cwd": chosen}, data={"path": chosen})
         assert parse_qs(urlsplit(str(moved.url)).query)["cwd"] == [chosen]
 
 
-def kept_in_links(page: Element, project: str) -> None:
-    """Every link and form leads to pages of the project, except those that choose another one."""
+def check_links_keep(page: Element, project: str) -> None:
+    """Check that every link and form keeps the project, except those that choose another one."""
     for element in page:
         for attribute in ("href", "action", "formaction", "hx-get", "hx-post"):
             to = urlsplit(element.attributes.get(attribute) or "")

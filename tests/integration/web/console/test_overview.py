@@ -1,4 +1,4 @@
-"""The start page: what waits, what was called, and the filter in its address."""
+"""The start page: approvals, calls and the filter in its address."""
 
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ async def count(to: int) -> int:
 
 @pytest.fixture
 async def busy(tmp_path: Path) -> AsyncGenerator[ConsoleClient]:
-    """Somebody whose crib has made three calls, one of which failed, for two callers."""
+    """A crib with three calls of two callers; one call failed."""
     async with open_console(tmp_path) as console:
         crib = console.crib
         crib.register(ToolServer("lab", tools=[count]))
@@ -36,7 +36,7 @@ async def busy(tmp_path: Path) -> AsyncGenerator[ConsoleClient]:
         yield console
 
 
-async def test_calls_are_plotted_with_a_table_behind_the_plots(busy: ConsoleClient) -> None:
+async def test_calls_are_plotted_with_tables(busy: ConsoleClient) -> None:
     page = await busy.page("/")
     assert len(page.all("svg")) == 2
     assert page.all("table")
@@ -59,7 +59,7 @@ async def test_calls_at_the_edges_of_a_range_are_counted_as_in_the_log(
     busy: ConsoleClient, range: str, hours: int
 ) -> None:
     hour = start_of_hour(datetime.now(UTC))
-    first = hour - timedelta(hours=hours - 1)  # inside, even if the next hour begins meanwhile
+    first = hour - timedelta(hours=hours - 1)  # still inside if the next hour begins during the test
     moments = [hour, first, first - timedelta(hours=1, milliseconds=1), first + timedelta(hours=7)]
     for at in moments:
         record = {"phase": "outcome", "at": moment(at), "server": "lab", "tool": "count", "isError": False}
@@ -72,24 +72,24 @@ async def test_calls_at_the_edges_of_a_range_are_counted_as_in_the_log(
     assert "6 calls and 1 change." in (await busy.page("/activity", range=range)).text
 
 
-async def test_the_filter_is_in_the_address(busy: ConsoleClient, tmp_path: Path) -> None:
+async def test_filter_is_in_the_address(busy: ConsoleClient, tmp_path: Path) -> None:
     value = await busy.json("/", range="month", project=str(tmp_path))
     assert value["summary"]["calls"] == 1
     assert value["filters"] == {"project": str(tmp_path)}
     assert "project=" in value["ranges"][0]["url"]
-    assert (await busy.json("/", agent="nobody"))["summary"]["calls"] == 0
+    assert (await busy.json("/", agent="missing"))["summary"]["calls"] == 0
 
 
-async def test_an_unknown_range_is_refused_with_the_choices(busy: ConsoleClient) -> None:
+async def test_unknown_range_is_refused_with_the_choices(busy: ConsoleClient) -> None:
     assert "Use day, week, month." in (await busy.page("/", status=422, range="century")).text
 
 
-async def test_a_tool_and_a_server_tell_how_they_are_used(busy: ConsoleClient) -> None:
+async def test_tool_page_shows_its_usage(busy: ConsoleClient) -> None:
     usage = (await busy.json("/tools/lab/count"))["usage"]
     assert (usage["calls"], usage["errors"]) == (3, 1)
     assert "3 calls in 7 days" in (await busy.page("/tools/lab/count")).text
 
 
-async def test_the_page_has_the_servers_too(busy: ConsoleClient) -> None:
+async def test_servers_are_on_the_start_page_and_their_own(busy: ConsoleClient) -> None:
     assert (await busy.page("/")).all("div", id="servers")
     assert (await busy.page("/servers")).all("div", id="servers")

@@ -1,4 +1,4 @@
-"""Schedules in the console: in words, before and after they are saved, and everything that is done to them."""
+"""Schedules in the console: cadence in words, every form, and runs."""
 
 from pathlib import Path
 
@@ -14,14 +14,14 @@ HOSTILE = '<img src=x onerror=alert(1)><b hx-get="/x">\u202e'
 FORM = {"agent": "reviewer", "prompt": "Look at what is new.\r\nSay so.", "way": "cron", "cron": "0 9 * * 1-5"}
 
 
-async def test_times_are_told_in_words_before_anything_is_saved(console: ConsoleClient) -> None:
+async def test_cadence_is_previewed_in_words(console: ConsoleClient) -> None:
     assert "No schedules yet." in (await console.page("/schedules")).text
     form = await console.page("/schedules/-/new")
     assert "Code Reviewer" in form.one("select", name="agent").text
     when = {"way": "cron", "cron": "0 9 * * 1-5", "timezone": "Europe/Berlin"}
-    said = await console.part("/schedules/-/when", **when)
-    assert said.one("strong").text.endswith("(Europe/Berlin)")
-    assert len(said.all("time")) == 3
+    preview = await console.part("/schedules/-/when", **when)
+    assert preview.one("strong").text.endswith("(Europe/Berlin)")
+    assert len(preview.all("time")) == 3
     assert "must have five fields" in (await console.part("/schedules/-/when", way="cron", cron="often")).text
     assert "at least 60 seconds" in (await console.part("/schedules/-/when", way="every", every="0.5", unit="1")).text
     assert "is in the past" in (await console.part("/schedules/-/when", way="at", at="2001-01-01T09:00")).text
@@ -29,7 +29,7 @@ async def test_times_are_told_in_words_before_anything_is_saved(console: Console
     assert (twin["words"], len(twin["next"])) == ("Every 2 hours", 3)
 
 
-async def test_a_schedule_is_made_changed_paused_resumed_and_removed_on_record(
+async def test_schedule_is_created_changed_paused_resumed_deleted_and_audited(
     console: ConsoleClient, tmp_path: Path
 ) -> None:
     page = await console.send(
@@ -56,7 +56,7 @@ async def test_a_schedule_is_made_changed_paused_resumed_and_removed_on_record(
     assert [record["tool"] for record in records] == [f"schedules.{kind}" for kind in kinds]
 
 
-async def test_everything_about_a_run_is_chosen_kept_and_shown_again(console: ConsoleClient) -> None:
+async def test_settings_of_a_schedule_are_saved_and_shown(console: ConsoleClient) -> None:
     fresh = (await console.json("/schedules/-/new"))["form"]
     assert (fresh["mode"], fresh["maxSeconds"], fresh["overlap"], fresh["missed"]) == ("", "1800", "skip", "once")
     more = {"mode": "plan", "model": "small", "overlap": "wait", "missed": "skip", "jitterSeconds": "90"}
@@ -74,14 +74,14 @@ async def test_everything_about_a_run_is_chosen_kept_and_shown_again(console: Co
     assert (after.model, after.overlap, after.retries, after.limits) == (None, "skip", 0, NO_LIMITS)
 
 
-async def test_what_would_keep_a_run_from_beginning_is_said_at_once(console: ConsoleClient) -> None:
+async def test_missing_tool_is_shown_as_not_ready(console: ConsoleClient) -> None:
     page = await console.send("/schedules", FORM | {"tools": "github/list_issues"})
     assert "Not ready" in page.text
     assert page.one("div", class_="failure")
     assert "Not ready" in (await console.page("/schedules")).one("li", data_row="").text
 
 
-async def test_a_run_is_begun_now_and_stands_in_the_history(console: ConsoleClient) -> None:
+async def test_immediate_run_is_listed_in_the_history(console: ConsoleClient) -> None:
     await console.send("/schedules", FORM | {"tools": "github/list_issues"})
     (schedule,) = await console.crib.schedules.list()
     await console.send(f"/schedules/{schedule.id}/run")
@@ -90,12 +90,12 @@ async def test_a_run_is_begun_now_and_stands_in_the_history(console: ConsoleClie
 
 
 @pytest.mark.parametrize(
-    ("wrong", "status", "told"),
+    ("wrong", "status", "message"),
     [
         ({"cron": "often"}, 422, "must have five fields"),
         ({"way": ""}, 422, "has no time"),
         ({"prompt": " "}, 422, "The prompt must have"),
-        ({"agent": "nobody"}, 404, "not found"),
+        ({"agent": "missing"}, 404, "not found"),
         ({"cwd": "/nowhere/at/all"}, 422, "is not an absolute path of an existing directory"),
         ({"maxSeconds": "some"}, 422, "is not a number"),
         ({"retries": "11"}, 422, "from 0 to 10"),
@@ -106,8 +106,8 @@ async def test_a_run_is_begun_now_and_stands_in_the_history(console: ConsoleClie
         ({"way": "at", "at": "soon"}, 422, "is not a date and time"),
     ],
 )
-async def test_what_cannot_be_followed_is_refused_with_its_reason(
-    console: ConsoleClient, wrong: dict[str, str], status: int, told: str
+async def test_invalid_schedule_is_refused_with_its_reason(
+    console: ConsoleClient, wrong: dict[str, str], status: int, message: str
 ) -> None:
-    assert told in (await console.send("/schedules", FORM | wrong, status)).text
+    assert message in (await console.send("/schedules", FORM | wrong, status)).text
     assert await console.crib.schedules.list() == []

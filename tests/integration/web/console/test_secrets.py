@@ -1,4 +1,4 @@
-"""The screen of secrets: what would move is shown first, moves when told, and comes back exactly."""
+"""The screen of secrets: preview, move and exact undo."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ SECRET = "ghp_0123456789abcdefghijABCDEFGHIJ"
 FILE = f'{{"mcpServers": {{"hub": {{"command": "hub", "env": {{"HUB_TOKEN": "{SECRET}"}}}}}}}}\n'
 
 
-async def test_secret_is_moved_after_a_preview_replaced_and_moved_back(tmp_path: Path) -> None:
+async def test_secret_is_moved_after_a_preview_and_moved_back(tmp_path: Path) -> None:
     file = tmp_path / ".cursor" / "mcp.json"
     file.parent.mkdir()
     file.write_text(FILE, encoding="utf-8")

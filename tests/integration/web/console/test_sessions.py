@@ -1,4 +1,4 @@
-"""The list of sessions and the page of one, which asks for its new items and its head after every event."""
+"""The list of sessions, and the page of a session with its live parts."""
 
 from pathlib import Path
 
@@ -70,13 +70,13 @@ async def test_sessions_are_paged_and_the_total_counts_all(many: ConsoleClient) 
         assert (await many.json("/sessions", page=odd))["sessions"] == first["sessions"]
 
 
-async def test_sessions_are_searched_in_any_case_and_filtered(many: ConsoleClient) -> None:
+async def test_sessions_are_searched_ignoring_case_and_filtered(many: ConsoleClient) -> None:
     async def titles(**query: str) -> list[str]:
         return [each["title"] for each in (await many.json("/sessions", **query))["sessions"]]
 
     assert await titles(q="deploy 100%") == ["100% Deploy_now"]
     assert await titles(q="deploy_NOW") == ["100% Deploy_now"]
     assert await titles(q="%%") == []
-    assert await titles(agent="nobody") == []
+    assert await titles(agent="missing") == []
     assert "No sessions match." in (await many.page("/sessions", state="failed")).text
     assert "is not a state" in (await many.page("/sessions", status=422, state="gone")).text

@@ -1,4 +1,4 @@
-"""Tool sets of apps, projects and agents: chosen by switches, held by rules at the gate."""
+"""Tool sets of apps, projects and agents: chosen in the console, enforced by rules."""
 
 from pathlib import Path
 
@@ -24,13 +24,13 @@ async def connect(console: ConsoleClient, **body: str | list[str] | bool) -> Jso
 
 
 def listed(console: ConsoleClient, token: str = APP) -> set[str]:
-    """The tools that the app lists."""
+    """Return the tools that the app lists."""
     found = console.crib.tokens.named(token)
     assert found is not None
     return {str(tool.ref) for tool in console.crib.gate.listing(found.principal).tools}
 
 
-async def test_new_app_has_no_tools_of_toolcrib_but_those_that_serve_there(tmp_path: Path) -> None:
+async def test_new_app_lists_only_toolcrib_tools_that_work_there(tmp_path: Path) -> None:
     async with open_console(tmp_path / "crib") as console:
         looked = await connect(console, dryRun=True)
         done = await connect(console)
@@ -48,13 +48,13 @@ async def test_new_app_has_no_tools_of_toolcrib_but_those_that_serve_there(tmp_p
         assert len(listed(console)) == offers["all"]["definitions"]
 
 
-async def test_tokens_made_otherwise_have_the_default_set(tmp_path: Path) -> None:
+async def test_other_tokens_have_the_default_tool_set(tmp_path: Path) -> None:
     async with open_console(tmp_path / "crib") as console:
         await console.crib.tokens.create("program")
         assert "toolcrib/list_servers" in listed(console, "program")
 
 
-async def test_chosen_tools_are_the_only_ones_and_go_with_the_connection(tmp_path: Path) -> None:
+async def test_only_chosen_tools_are_listed_until_the_app_is_disconnected(tmp_path: Path) -> None:
     async with open_console(tmp_path / "crib") as console:
         done = await connect(console, tools="chosen", chosen=["agent_zoo/*", "ping"])
         assert done["tools"] == "chosen"
@@ -70,7 +70,7 @@ async def test_chosen_tools_are_the_only_ones_and_go_with_the_connection(tmp_pat
         assert console.crib.permissions.list() == ()
 
 
-async def test_switches_change_the_set_of_an_app_at_once(tmp_path: Path) -> None:
+async def test_switches_change_the_tool_set_of_an_app_at_once(tmp_path: Path) -> None:
     async with open_console(tmp_path / "crib") as console:
         await connect(console)
         page = await console.page("/access/tools", app=APP)
@@ -97,7 +97,7 @@ async def test_switches_change_the_set_of_an_app_at_once(tmp_path: Path) -> None
         ]
 
 
-async def test_set_of_a_project_limits_calls_from_its_directory(tmp_path: Path) -> None:
+async def test_tool_set_of_a_project_applies_in_its_directory(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     async with open_console(tmp_path / "crib") as console:
@@ -113,7 +113,7 @@ async def test_set_of_a_project_limits_calls_from_its_directory(tmp_path: Path) 
         assert (await console.client.get("/api/policy/tool-sets", params={"token": "missing"})).status_code == 404
 
 
-async def test_switches_of_an_agent_change_its_permissions_without_privileged_tools(tmp_path: Path) -> None:
+async def test_switches_of_an_agent_grant_no_privileged_tools(tmp_path: Path) -> None:
     async with open_console(tmp_path / "crib") as console:
         made = await console.crib.zoo.create(parse(AgentInput, {"name": "Reader"}), by="owner")
         id = made.agent.id
@@ -125,7 +125,7 @@ async def test_switches_of_an_agent_change_its_permissions_without_privileged_to
         assert await console.page("/access/tools", 422)
 
 
-def test_a_pattern_over_several_servers_is_split_when_one_is_switched_off() -> None:
+def test_pattern_over_several_servers_is_split_when_one_is_switched_off() -> None:
     known = _refs("a/read", "a/write", "b/read", "c/read")
     chosen = ToolSet(("*/read",)).switched("b", None, False, known)
     assert [str(ref) for ref in known if chosen.has(ref)] == ["a/read", "c/read"]
@@ -137,11 +137,11 @@ def _refs(*texts: str) -> list[ToolRef]:
     return [ToolRef(*text.split("/")) for text in texts]
 
 
-async def test_a_rule_of_one_app_lowers_the_count_of_that_app_only(tmp_path: Path) -> None:
+async def test_rule_of_one_app_lowers_only_its_token_count(tmp_path: Path) -> None:
     async with open_console(tmp_path / "crib") as console:
 
         async def counts() -> dict[str, tuple[int, int]]:
-            """The tokens of each app, on Connect and in its cost report."""
+            """Return the token count of each app, from its connection and from its cost report."""
             found: dict[str, tuple[int, int]] = {}
             for state in (await console.client.get("/api/connect")).json():
                 for connection in state["connections"]:

@@ -1,4 +1,4 @@
-"""The screens of tools: found, tried through the gate, and judged when they changed; and the palette."""
+"""Tools in the console: listing, forms, results, held definitions, and the palette."""
 
 import json
 import re
@@ -92,8 +92,8 @@ def picture() -> CallResult:
 
 
 @pytest.fixture(scope="module")
-async def furnished(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ConsoleClient]:
-    """A person with tools of their own, server `bench`."""
+async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ConsoleClient]:
+    """A crib with the Python tools of server `bench`."""
     home = tmp_path_factory.mktemp("person") / "home"
     folder = home / "tools"
     folder.mkdir(parents=True)
@@ -103,12 +103,12 @@ async def furnished(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[
 
 
 def result(page: Element) -> Element:
-    """What a call gave back."""
+    """Return the section with the result of a call."""
     return page.one("section", aria_label="Result")
 
 
 def fields(page: Element) -> dict[str, str]:
-    """The form as a browser would send it."""
+    """Return the fields of the form as a browser would send them."""
     form = page.one("form", aria_label="Call")
     sent: dict[str, str] = {}
     for each in form:
@@ -123,8 +123,8 @@ def fields(page: Element) -> dict[str, str]:
     return sent
 
 
-async def test_tools_are_listed_with_what_they_do_and_counted_by_kind_and_server(furnished: ConsoleClient) -> None:
-    page = await furnished.page("/tools", server="bench")
+async def test_tools_are_listed_and_counted_by_effect_and_server(bench: ConsoleClient) -> None:
+    page = await bench.page("/tools", server="bench")
     rows = {row.one("a").text.split()[-1]: row for row in page.one("ul", class_="tools").all("li")}
     assert rows["echo"].one(class_="chip").text == "reads"
     assert rows["plan"].one(class_="chip").text == "writes"
@@ -132,111 +132,111 @@ async def test_tools_are_listed_with_what_they_do_and_counted_by_kind_and_server
     assert "\u202e" not in page.raw_text
     kinds = [each.text for each in page.one("nav", aria_label="Effect").all("a")]
     assert kinds == ["reads 1", "writes 4", "destroys 1"]
-    value = await furnished.json("/tools", server="bench", kind="reads")
+    value = await bench.json("/tools", server="bench", kind="reads")
     assert [tool["ref"] for tool in value["tools"]] == ["bench/echo"]
     chosen = next(each for each in value["kinds"] if each["chosen"])
     assert chosen == {"words": "reads 1", "href": "/tools?server=bench", "chosen": True}
 
 
-async def test_words_find_tools_and_an_empty_answer_says_what_was_looked_for(furnished: ConsoleClient) -> None:
-    assert (await furnished.json("/tools", words="say again"))["tools"][0]["ref"] == "bench/echo"
-    page = await furnished.page("/tools", words="xyzzy plugh")
+async def test_search_finds_tools_and_an_empty_result_repeats_the_words(bench: ConsoleClient) -> None:
+    assert (await bench.json("/tools", words="say again"))["tools"][0]["ref"] == "bench/echo"
+    page = await bench.page("/tools", words="xyzzy plugh")
     assert "for “xyzzy plugh”" in page.one(class_="empty").text
 
 
-async def test_tools_screen_shows_what_each_server_costs_in_tokens(furnished: ConsoleClient) -> None:
-    value = await furnished.json("/tools")
-    (bench,) = [each for each in value["cost"]["servers"] if each["server"] == "bench"]
-    page = await furnished.page("/tools")
+async def test_tools_page_shows_the_token_cost_of_each_server(bench: ConsoleClient) -> None:
+    value = await bench.json("/tools")
+    (cost,) = [each for each in value["cost"]["servers"] if each["server"] == "bench"]
+    page = await bench.page("/tools")
     text = page.one("details", class_="cost").text
     assert f"{value['cost']['tokens']:,} tokens" in text
-    assert f"{bench['tokens']:,}" in text
+    assert f"{cost['tokens']:,}" in text
     assert value["cost"]["suggestions"][0]["kind"] == "search"
     assert page.one("a", href="/connect", class_="button").text == "Choose for an app…"
 
 
-async def test_a_form_asks_for_every_kind_of_argument_and_the_call_gets_what_was_meant(
-    furnished: ConsoleClient,
+async def test_form_covers_every_kind_of_argument(
+    bench: ConsoleClient,
 ) -> None:
-    page = await furnished.page("/tools/bench/plan")
+    page = await bench.page("/tools/bench/plan")
     sent = fields(page)
     assert {"/city", "/days", "/where/x", "#/tags", "=/mood", "/dry", "?/size", "=/extra"} <= set(sent)
-    grown = await furnished.send("/tools/bench/plan/call", sent | {"add": "/tags", "/city": "Ulm\r\nAlm"})
+    grown = await bench.send("/tools/bench/plan/call", sent | {"add": "/tags", "/city": "Ulm\r\nAlm"})
     assert "/tags/0" in fields(grown)
     assert fields(grown)["/city"] == "Ulm\nAlm"
-    other = await furnished.send("/tools/bench/plan/call", fields(grown) | {"?/size": "1"})
+    other = await bench.send("/tools/bench/plan/call", fields(grown) | {"?/size": "1"})
     assert "#/size" in fields(other)
-    again = await furnished.send("/tools/bench/plan/call", fields(other) | {"add": "/size"})
+    again = await bench.send("/tools/bench/plan/call", fields(other) | {"add": "/size"})
     filled = fields(again) | {"/days": "3", "/where/x": "1.5", "/tags/0": "far", "=/mood": '"wild"', "/dry": "false"}
     filled |= {"/size/0": "7", "=/extra": '{"deep": [1]}'}
-    done = await furnished.send_json("/tools/bench/plan/call", filled | {"do": "call"})
+    done = await bench.send_json("/tools/bench/plan/call", filled | {"do": "call"})
     assert done["result"]["structuredContent"] == {
         "city": "Ulm\nAlm", "days": 3, "at": {"x": 1.5, "y": 0.0}, "tags": ["far"], "mood": "wild", "dry": False,
         "size": [7], "extra": {"deep": [1]},
     }  # fmt: skip
 
 
-async def test_what_is_left_empty_is_not_sent(furnished: ConsoleClient) -> None:
-    sent = fields(await furnished.page("/tools/bench/plan")) | {"/city": "Ulm", "/days": "1", "do": "call"}
-    done = await furnished.send_json("/tools/bench/plan/call", sent)
+async def test_empty_fields_are_not_sent(bench: ConsoleClient) -> None:
+    sent = fields(await bench.page("/tools/bench/plan")) | {"/city": "Ulm", "/days": "1", "do": "call"}
+    done = await bench.send_json("/tools/bench/plan/call", sent)
     assert done["arguments"] == {"city": "Ulm", "days": 1}
     assert done["result"]["isError"] is False
 
 
-async def test_a_field_that_is_wrong_says_so_and_nothing_is_called(furnished: ConsoleClient) -> None:
-    before = (await furnished.client.get("/api/audit")).json()
-    sent = fields(await furnished.page("/tools/bench/plan")) | {"/days": "three", "=/extra": "{", "do": "call"}
-    page = await furnished.send("/tools/bench/plan/call", sent)
+async def test_invalid_field_is_reported_and_nothing_is_called(bench: ConsoleClient) -> None:
+    before = (await bench.client.get("/api/audit")).json()
+    sent = fields(await bench.page("/tools/bench/plan")) | {"/days": "three", "=/extra": "{", "do": "call"}
+    page = await bench.send("/tools/bench/plan/call", sent)
     wrong = [each.text for each in page.all(class_="wrong")]
     assert wrong[0] == "Must be a whole number."
     assert wrong[1].startswith("Not valid JSON")
     assert fields(page)["/days"] == "three"
-    assert (await furnished.client.get("/api/audit")).json() == before
+    assert (await bench.client.get("/api/audit")).json() == before
 
 
-async def test_arguments_can_be_written_as_json_and_turned_into_the_form_and_back(furnished: ConsoleClient) -> None:
-    sent = fields(await furnished.page("/tools/bench/plan")) | {"/city": "Ulm", "/days": "2", "turn": "1"}
-    as_json = await furnished.send("/tools/bench/plan/call", sent)
+async def test_arguments_are_converted_between_form_and_json(bench: ConsoleClient) -> None:
+    sent = fields(await bench.page("/tools/bench/plan")) | {"/city": "Ulm", "/days": "2", "turn": "1"}
+    as_json = await bench.send("/tools/bench/plan/call", sent)
     assert json.loads(fields(as_json)["="]) == {"city": "Ulm", "days": 2}
     whole = json.dumps({"city": "Alm", "days": 1, "size": [1, 2], "where": {"x": 2}})
-    back = await furnished.send("/tools/bench/plan/call", {"mode": "json", "=": whole, "turn": "1"})
+    back = await bench.send("/tools/bench/plan/call", {"mode": "json", "=": whole, "turn": "1"})
     assert fields(back)["/size/1"] == "2"
-    odd = json.dumps({"city": "Alm", "unknown": 1})
-    stays = await furnished.send("/tools/bench/plan/call", {"mode": "json", "=": odd, "turn": "1"})
+    unexpected = json.dumps({"city": "Alm", "unknown": 1})
+    stays = await bench.send("/tools/bench/plan/call", {"mode": "json", "=": unexpected, "turn": "1"})
     assert "do not fit the form" in stays.text
     assert json.loads(fields(stays)["="]) == {"city": "Alm", "unknown": 1}
-    called = await furnished.send_json("/tools/bench/echo/call", {"mode": "json", "=": '{"text": "a"}', "do": "call"})
+    called = await bench.send_json("/tools/bench/echo/call", {"mode": "json", "=": '{"text": "a"}', "do": "call"})
     assert called["result"]["structuredContent"] == {"said": "a"}
 
 
-async def test_a_call_goes_through_the_gate_as_the_owner_by_hand(furnished: ConsoleClient) -> None:
-    page = await furnished.send("/tools/bench/echo/call", {"/text": "hi", "do": "call"})
+async def test_call_is_made_as_the_owner_through_the_gate(bench: ConsoleClient) -> None:
+    page = await bench.send("/tools/bench/echo/call", {"/text": "hi", "do": "call"})
     assert "ok" in result(page).one(class_="chip").text
     assert "hi" in result(page).text
-    record = (await furnished.client.get("/api/audit")).json()[0]
+    record = (await bench.client.get("/api/audit")).json()[0]
     assert (record["door"], record["principal"]["source"], record["decision"]) == ("console", "web", "allow")
-    rule = await furnished.crib.permissions.add({"effect": "deny", "pattern": "bench/fail"}, by="owner")
-    refused = await furnished.page("/tools/bench/fail", status=403)
-    await furnished.crib.permissions.remove(rule.id)
+    rule = await bench.crib.permissions.add({"effect": "deny", "pattern": "bench/fail"}, by="owner")
+    refused = await bench.page("/tools/bench/fail", status=403)
+    await bench.crib.permissions.remove(rule.id)
     assert "bench/fail" in refused.one(role="alert").text
 
 
-async def test_a_failure_of_the_tool_is_shown_as_one(furnished: ConsoleClient) -> None:
-    page = await furnished.send("/tools/bench/fail/call", {"/message": "out of <b>ink</b>", "do": "call"})
+async def test_error_of_a_tool_is_shown(bench: ConsoleClient) -> None:
+    page = await bench.send("/tools/bench/fail/call", {"/message": "out of <b>ink</b>", "do": "call"})
     assert result(page).one(class_="chip").text == "error"
     assert "out of <b>ink</b>" in result(page).raw_text
 
 
-async def test_what_may_destroy_is_called_only_by_who_is_sure(furnished: ConsoleClient) -> None:
-    unsure = await furnished.send("/tools/bench/erase/call", {"/name": "all", "do": "call"})
+async def test_destructive_tool_needs_confirmation(bench: ConsoleClient) -> None:
+    unsure = await bench.send("/tools/bench/erase/call", {"/name": "all", "do": "call"})
     assert "Confirm to call this tool." in unsure.text
     assert "erased" not in result(unsure).text
-    sure = await furnished.send("/tools/bench/erase/call", {"/name": "all", "do": "call", "sure": "1"})
+    sure = await bench.send("/tools/bench/erase/call", {"/name": "all", "do": "call", "sure": "1"})
     assert "erased all" in result(sure).text
 
 
-async def test_every_part_of_a_result_is_shown_and_none_can_do_anything(furnished: ConsoleClient) -> None:
-    page = await furnished.send("/tools/bench/picture/call", {"do": "call"})
+async def test_every_kind_of_result_content_is_shown_inertly(bench: ConsoleClient) -> None:
+    page = await bench.send("/tools/bench/picture/call", {"do": "call"})
     shown = result(page)
     assert [image.attributes["src"] for image in shown.all("img")] == [f"data:image/png;base64,{PIXEL}"]
     assert "Image, image/svg+xml, 6 bytes: not shown." in shown.text
@@ -248,24 +248,24 @@ async def test_every_part_of_a_result_is_shown_and_none_can_do_anything(furnishe
     assert '"unheard"' in shown.raw_text
 
 
-async def test_found_tools_show_purpose_arguments_and_score_and_a_miss_names_servers(furnished: ConsoleClient) -> None:
-    found = (await furnished.page("/find?words=hostile")).text
+async def test_search_result_shows_purpose_arguments_and_score(bench: ConsoleClient) -> None:
+    found = (await bench.page("/find?words=hostile")).text
     assert "bench › hostile" in found
     assert "score 1.00" in found
-    missed = (await furnished.page("/find?words=zzzqqq")).text
+    missed = (await bench.page("/find?words=zzzqqq")).text
     assert "Describe the action and its object" in missed
     assert "bench" in missed
 
 
-async def test_what_a_hostile_tool_says_is_text(furnished: ConsoleClient) -> None:
+async def test_hostile_tool_text_is_shown_as_text(bench: ConsoleClient) -> None:
     for path in ("/tools", "/tools/bench/hostile", "/find?words=hostile"):
-        assert "\u202e" not in (await furnished.page(path)).raw_text
-    page = await furnished.send("/tools/bench/hostile/call", {"do": "call"})  # reading it checks that it is inert
+        assert "\u202e" not in (await bench.page(path)).raw_text
+    page = await bench.send("/tools/bench/hostile/call", {"do": "call"})  # reading it checks that it is inert
     assert "<script>alert(1)</script>" in result(page).raw_text
     assert "\\u{202e}gpj" in result(page).raw_text
 
 
-async def test_a_file_is_taken_as_base64_where_the_schema_says_so(console: ConsoleClient) -> None:
+async def test_file_is_sent_as_base64_where_the_schema_requires_it(console: ConsoleClient) -> None:
     @tool
     def keep(data: Annotated[str, WithJsonSchema({"type": "string", "contentEncoding": "base64"})]) -> str:
         """Keep it."""
@@ -276,18 +276,18 @@ async def test_a_file_is_taken_as_base64_where_the_schema_says_so(console: Conso
     assert "AP8=" in result(done).text
 
 
-async def test_a_long_call_tells_how_far_it_is_and_ends_with_the_page_that_waits(console: ConsoleClient) -> None:
-    told, left = anyio.Event(), anyio.Event()
+async def test_long_call_shows_progress_and_ends_with_its_page(console: ConsoleClient) -> None:
+    reported, ended_event = anyio.Event(), anyio.Event()
 
     @tool
     async def linger(context: Annotated[Context, Inject]) -> None:
         """Tell how far it is, and never end."""
         try:
             await context.progress(1, 4, "one of four <b>")
-            told.set()
+            reported.set()
             await anyio.sleep_forever()
         finally:
-            left.set()
+            ended_event.set()
 
     @tool
     def hurry() -> None:
@@ -298,15 +298,15 @@ async def test_a_long_call_tells_how_far_it_is_and_ends_with_the_page_that_waits
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(console.send, "/tools/slow/linger/call", {"do": "call", "call": number})
-            await told.wait()
+            await reported.wait()
             value = await console.json(f"/calls/{number}")
             assert (value["done"], value["total"], value["messages"]) == (1, 4, ["one of four <b>"])
             part = await console.part(f"/calls/{number}")
             assert part.one("progress").attributes["value"] == "0.25"
             assert part.one(role="log").text == "one of four <b>"
             tasks.cancel_scope.cancel()
-        await left.wait()
-        told, left = anyio.Event(), anyio.Event()
+        await ended_event.wait()
+        reported, ended_event = anyio.Event(), anyio.Event()
         async with anyio.create_task_group() as tasks:
 
             async def wait() -> None:
@@ -314,7 +314,7 @@ async def test_a_long_call_tells_how_far_it_is_and_ends_with_the_page_that_waits
                 assert "Call stopped." in result(stopped).text
 
             tasks.start_soon(wait)
-            await told.wait()
+            await reported.wait()
             assert (await console.client.post(f"/calls/{number}/stop")).status_code == 204
     await console.send("/tools/slow/hurry/call", {"do": "call"})  # records are written in their order
     ended = await console.crib.audit.find(Filters(tool="linger", phase="outcome"))
@@ -322,15 +322,15 @@ async def test_a_long_call_tells_how_far_it_is_and_ends_with_the_page_that_waits
     assert (await console.client.get(f"/calls/{number}")).status_code == 204
 
 
-async def test_the_same_call_is_given_for_a_terminal(furnished: ConsoleClient) -> None:
-    value = await furnished.json("/tools/bench/echo", arguments='{"text": "it\'s"}')
+async def test_page_shows_the_call_as_commands(bench: ConsoleClient) -> None:
+    value = await bench.json("/tools/bench/echo", arguments='{"text": "it\'s"}')
     assert value["commands"]["cli"] == """toolcrib tools call bench/echo '{"text":"it'"'"'s"}'"""
     assert re.search(r"curl http://127\.0\.0\.1:\d+/api/tools/bench/echo/call", value["commands"]["curl"])
-    token = (furnished.crib.home.token_file).read_text(encoding="utf-8").strip()
+    token = (bench.crib.home.token_file).read_text(encoding="utf-8").strip()
     assert token not in json.dumps(value)
 
 
-async def test_a_changed_definition_is_held_back_until_a_person_accepts_what_differs(console: ConsoleClient) -> None:
+async def test_changed_definition_is_held_until_it_is_accepted(console: ConsoleClient) -> None:
     definition = {"command": sys.executable, "args": ["-m", "upstreams.changing_tools"], "cwd": str(TESTS)}
     await console.crib.servers.add("changing_tools", definition)
     await console.send("/servers/changing_tools/test")
@@ -356,21 +356,21 @@ async def test_a_changed_definition_is_held_back_until_a_person_accepts_what_dif
     assert (await console.json("/tools", kind="changed"))["changes"] == []
 
 
-async def test_the_palette_finds_screens_servers_and_tools(furnished: ConsoleClient) -> None:
-    await furnished.crib.servers.add("echoes", {"command": "x", "enabled": False})
-    part = await furnished.part("/find", words="echo")
+async def test_palette_finds_screens_servers_and_tools(bench: ConsoleClient) -> None:
+    await bench.crib.servers.add("echoes", {"command": "x", "enabled": False})
+    part = await bench.part("/find", words="echo")
     assert [each.attributes["href"] for each in part.all("a")] == ["/servers/echoes/tools", "/tools/bench/echo"]
-    assert {each["title"] for each in (await furnished.json("/find"))["groups"]} == {"Screens"}
-    nothing = await furnished.part("/find", words="<i>xyzzy</i>")
+    assert {each["title"] for each in (await bench.json("/find"))["groups"]} == {"Screens"}
+    nothing = await bench.part("/find", words="<i>xyzzy</i>")
     assert "No results for “<i>xyzzy</i>”" in nothing.text
 
 
-async def test_a_tool_that_is_not_there_is_a_page_that_says_so(furnished: ConsoleClient) -> None:
-    page = await furnished.page("/tools/bench/nothing", status=404)
+async def test_unknown_tool_is_reported_on_a_page(bench: ConsoleClient) -> None:
+    page = await bench.page("/tools/bench/nothing", status=404)
     assert "bench/nothing" in page.one(role="alert").text
 
 
-async def test_what_a_server_says_of_its_tool_counts_once_a_person_agreed(console: ConsoleClient) -> None:
+async def test_marks_of_a_server_apply_once_accepted(console: ConsoleClient) -> None:
     definition = {"command": sys.executable, "args": ["-m", "upstreams.legacy", "flawed"], "cwd": str(TESTS)}
     await console.crib.servers.add("flawed", definition)
     await console.send("/servers/flawed/test")
@@ -379,7 +379,7 @@ async def test_what_a_server_says_of_its_tool_counts_once_a_person_agreed(consol
     assert "They apply once you accept" in form.text
     assert (await console.json("/tools/flawed/last"))["marks"]["readOnly"] is False
     agreed = await console.send("/tools/flawed/last/accept", {"hash": form.one("input").attributes["value"]})
-    assert agreed.one(class_="marks").text == "destroys"  # it says that it only reads, too: the graver word counts
+    assert agreed.one(class_="marks").text == "destroys"  # it also has a read-only mark, but the graver one counts
     assert (await console.json("/tools/flawed/last"))["marks"]["readOnly"] is True
     assert agreed.all("form", action="/tools/flawed/last/accept") == []
 
@@ -410,7 +410,7 @@ USE = '@tool\nasync def use_{0}() -> str:\n    """Use {0}.\n\n    {1}\n    """\n
 REPEATING = "from toolcrib import tool\n" + "".join(USE.format(name, NOTE) for name in "abcdef")
 
 
-async def test_repeated_text_is_shortened_and_listed_whole_again(tmp_path: Path) -> None:
+async def test_repeated_text_is_shortened_and_restored(tmp_path: Path) -> None:
     module = tmp_path / "crib" / "tools" / "clock.py"
     module.parent.mkdir(parents=True)
     module.write_text(REPEATING, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What waits for a person, answered in the console: bound to what was shown, and on record."""
+"""Pending approvals in the console: bound to the shown arguments, and audited."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -26,29 +26,29 @@ def shout(text: str) -> str:
 
 
 @asynccontextmanager
-async def waiting(console: ConsoleClient, arguments: JsonObject) -> AsyncGenerator[tuple[str, list[CallOutcome]]]:
-    """A call that waits: the id of its question, and what became of it after the block."""
+async def open_call(console: ConsoleClient, arguments: JsonObject) -> AsyncGenerator[tuple[str, list[CallOutcome]]]:
+    """Keep a call pending; yield the approval's id and the outcome, which is set after the block."""
     crib = console.crib
     crib.register(ToolServer("lab", tools=[shout]))
     ended: list[CallOutcome] = []
 
     async def call() -> None:
-        asker = crib.as_agent("builder", "api", mode="default")
-        ended.append(await crib.gate.call(asker, ToolRef("lab", "shout"), arguments, door="api"))
+        principal = crib.as_agent("builder", "api", mode="default")
+        ended.append(await crib.gate.call(principal, ToolRef("lab", "shout"), arguments, door="api"))
 
-    asked = anyio.Event()
-    stop = crib.feed.listen(lambda event: asked.set() if event.kind == "approval_required" else None)
+    requested = anyio.Event()
+    stop = crib.feed.listen(lambda event: requested.set() if event.kind == "approval_required" else None)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
-            await asked.wait()
+            await requested.wait()
             stop()
             (approval,) = await crib.approvals.find(status="pending")
             yield approval.id, ended
 
 
-async def test_a_call_is_approved_as_it_was_shown_although_it_holds_what_cannot_be_seen(console: ConsoleClient) -> None:
-    async with waiting(console, {"text": HIDDEN}) as (id, ended):
+async def test_call_with_hidden_characters_is_approved_as_shown(console: ConsoleClient) -> None:
+    async with open_call(console, {"text": HIDDEN}) as (id, ended):
         page = await console.page("/waiting")
         shown = page.one("textarea", name="arguments").raw_text
         assert "a\\u202eb\\u200d" in shown
@@ -59,8 +59,8 @@ async def test_a_call_is_approved_as_it_was_shown_although_it_holds_what_cannot_
     assert (record["door"], record["arguments"]) == ("console", {"id": id, "decision": "approve", "scope": "once"})
 
 
-async def test_other_arguments_and_a_reason_reach_the_call_and_the_record(console: ConsoleClient) -> None:
-    async with waiting(console, {"text": "rm"}) as (id, ended):
+async def test_edited_arguments_reach_the_call_and_the_audit(console: ConsoleClient) -> None:
+    async with open_call(console, {"text": "rm"}) as (id, ended):
         answer = {"decision": "approve", "arguments": '{"text": "ls"}'}
         assert "valid JSON" in (await console.send(f"/waiting/approvals/{id}", answer | {"arguments": "{"}, 422)).text
         await console.send(f"/waiting/approvals/{id}", answer)
@@ -74,7 +74,7 @@ LONG = "x" * 12_841
 
 async def test_card_shows_sizes_remarks_and_counted_blanks(console: ConsoleClient) -> None:
     text = "ls" + "\n" * 300 + "rm -rf ~" + " " * 4_000 + "\u00a0p\u0430ypal"
-    async with waiting(console, {"text": text}) as (id, _):
+    async with open_call(console, {"text": text}) as (id, _):
         page = await console.page("/waiting")
         form = page.one("form", id=f"ask-{id}")
         assert "\\{300 line breaks}rm -rf ~\\{4000 spaces}\\u{a0}p" in form.text
@@ -88,8 +88,8 @@ async def test_card_shows_sizes_remarks_and_counted_blanks(console: ConsoleClien
         await console.send(f"/waiting/approvals/{id}", {"decision": "approve"})
 
 
-async def test_long_argument_has_to_be_opened_before_it_is_approved(console: ConsoleClient) -> None:
-    async with waiting(console, {"text": LONG}) as (id, ended):
+async def test_long_argument_must_be_opened_before_approval(console: ConsoleClient) -> None:
+    async with open_call(console, {"text": LONG}) as (id, ended):
         page = await console.page("/waiting")
         form = page.one("form", id=f"ask-{id}")
         part = form.one("details", data_part=form.all("details")[0].attributes["data-part"])
@@ -103,14 +103,14 @@ async def test_long_argument_has_to_be_opened_before_it_is_approved(console: Con
     assert ended[0].result.content[0]["text"] == LONG.upper()
 
 
-async def test_long_argument_that_is_replaced_need_not_be_opened(console: ConsoleClient) -> None:
-    async with waiting(console, {"text": LONG}) as (id, ended):
+async def test_replaced_long_argument_need_not_be_opened(console: ConsoleClient) -> None:
+    async with open_call(console, {"text": LONG}) as (id, ended):
         await console.send(f"/waiting/approvals/{id}", {"decision": "approve", "arguments": '{"text": "short"}'})
     assert ended[0].result.content[0]["text"] == "SHORT"
 
 
-async def test_card_shows_the_exact_rule_before_it_is_agreed_to(console: ConsoleClient) -> None:
-    async with waiting(console, {"text": "hi"}) as (id, _):
+async def test_card_shows_the_exact_rule_before_it_is_added(console: ConsoleClient) -> None:
+    async with open_call(console, {"text": "hi"}) as (id, _):
         page = await console.page("/waiting")
         exact = page.one("input", name="prefix-always", value="")
         assert "checked" in exact.attributes
@@ -121,7 +121,7 @@ async def test_card_shows_the_exact_rule_before_it_is_agreed_to(console: Console
     assert (rule.principal.agent, rule.principal.source) == ("builder", "api")
 
 
-async def test_page_follows_the_events_since_before_it_read_its_content(
+async def test_page_follows_events_since_before_its_content_was_read(
     console: ConsoleClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crib, find, before = console.crib, console.crib.approvals.find, console.crib.feed.last

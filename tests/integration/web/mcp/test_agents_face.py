@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from mcp import Client, MCPError
 
-from integration.web.mcp.test_content import Heard
+from integration.web.mcp.test_content import Notifications
 from integration.web.mcp.test_faces import modern
 from lab import Door, Lab, ModeName, eventually, make_lab
 from long_tests import takes_long
@@ -54,10 +54,10 @@ class KeeperCrib:
 
     @asynccontextmanager
     async def keeper(
-        self, door: Door, era: ModeName, heard: Heard | None = None, query: str = ""
+        self, door: Door, era: ModeName, notifications: Notifications | None = None, query: str = ""
     ) -> AsyncGenerator[Client]:
         """Open the official client at the keeper's endpoint."""
-        async with self.lab.client(door, era, heard, path=f"{PATH}{query}", agent="keeper") as client:
+        async with self.lab.client(door, era, notifications, path=f"{PATH}{query}", agent="keeper") as client:
             yield client
 
     async def change(self, **fields: Any) -> None:
@@ -145,9 +145,9 @@ async def test_prompt_of_an_agent_is_never_truncated(crib: KeeperCrib, door: Doo
 
 @both_doors
 async def test_list_change_after_enabling_a_skill_reaches_only_the_agents_clients(crib: KeeperCrib, door: Door) -> None:
-    heard, elsewhere = Heard(), Heard()
+    notifications, elsewhere = Notifications(), Notifications()
     async with (
-        crib.keeper(door, "legacy", heard) as old,
+        crib.keeper(door, "legacy", notifications) as old,
         crib.lab.client("http", "legacy", elsewhere) as other,
         crib.keeper(door, "auto") as new,
         new.listen(tools_list_changed=True) as changes,
@@ -156,7 +156,7 @@ async def test_list_change_after_enabling_a_skill_reaches_only_the_agents_client
         await crib.switch("keys")
         with anyio.fail_after(10):
             await anext(aiter(changes))
-        await eventually(lambda: heard.has("notifications/tools/list_changed"))
+        await eventually(lambda: notifications.has("notifications/tools/list_changed"))
         for client in (old, new):
             assert await names(client) == ["lab_echo", "lab_secret"]
             assert "opened" in await call_text(client, "lab_secret")
@@ -252,9 +252,9 @@ async def test_deleted_agent_is_unknown_to_open_clients_until_restored(crib: Kee
 
 
 async def test_deleting_an_agent_sends_a_list_change(crib: KeeperCrib) -> None:
-    heard = Heard()
+    notifications = Notifications()
     async with (
-        crib.keeper("http", "legacy", heard) as old,
+        crib.keeper("http", "legacy", notifications) as old,
         crib.keeper("http", "auto") as new,
         new.listen(tools_list_changed=True) as changes,
     ):
@@ -262,7 +262,7 @@ async def test_deleting_an_agent_sends_a_list_change(crib: KeeperCrib) -> None:
         await crib.rest.delete("/api/agents/keeper")
         with anyio.fail_after(10):
             await anext(aiter(changes))
-        await eventually(lambda: heard.has("notifications/tools/list_changed"))
+        await eventually(lambda: notifications.has("notifications/tools/list_changed"))
 
 
 async def test_token_of_an_agent_reaches_only_its_own_endpoint(crib: KeeperCrib) -> None:

@@ -26,10 +26,10 @@ class Respondent:
 
     def __init__(self, *names: str) -> None:
         self.names = list(names)
-        self.asked: list[str] = []
+        self.messages: list[str] = []
 
     async def __call__(self, context: object, params: Any) -> ElicitResult:
-        self.asked.append(params.message)
+        self.messages.append(params.message)
         return ElicitResult(action="accept", content={"name": self.names.pop(0)})
 
 

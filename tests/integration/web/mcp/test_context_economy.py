@@ -1,4 +1,4 @@
-"""Search, token costs and results that fit, over REST and MCP in both eras, with a real crib."""
+"""Search, token costs and shortened results over REST and MCP in both eras."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -30,7 +30,7 @@ async def test_rest_search_ranks_matches_with_scores(lab: Lab) -> None:
         assert {tool["server"] for tool in of_server} == {"toolcrib"}
 
 
-async def test_search_shows_purpose_signature_and_score_and_a_miss_says_how_to_ask(lab: Lab) -> None:
+async def test_search_returns_purpose_signature_and_score_or_a_hint(lab: Lab) -> None:
     async with lab.http() as http:
         found = (await http.get("/api/tools/search", params={"q": "please say something again"})).json()
         best = found["tools"][0]
@@ -43,7 +43,7 @@ async def test_search_shows_purpose_signature_and_score_and_a_miss_says_how_to_a
         assert "Describe the action" in missed["hint"]
 
 
-async def test_rest_costs_show_estimated_tokens_beside_calls(lab: Lab) -> None:
+async def test_rest_costs_list_estimated_tokens_and_calls(lab: Lab) -> None:
     async with lab.http() as http:
         before = (await http.get("/api/tools/cost")).json()
         await http.post("/api/tools/lab/echo/call", json={"arguments": {"text": "a"}})
@@ -66,7 +66,7 @@ async def tool_names(client: Client) -> set[str]:
 
 
 @both_eras
-async def test_large_result_is_shortened_and_read_on_by_its_caller(lab: Lab, era: ModeName) -> None:
+async def test_large_result_is_shortened_and_read_in_parts(lab: Lab, era: ModeName) -> None:
     async with lab.client("http", era, path="/mcp?result_tokens=100") as client:
         assert "read_result" not in await tool_names(client)
         shortened = await client.call_tool("lab_echo", {"text": "needle hay ", "times": 1_000})
@@ -94,7 +94,7 @@ async def test_large_result_is_linked_as_a_resource(lab: Lab, era: ModeName) -> 
         assert "a" * 5_000 in str(contents)
 
 
-async def test_results_of_one_server_and_without_a_budget_are_whole(lab: Lab) -> None:
+async def test_results_are_whole_without_a_budget_and_from_a_single_server(lab: Lab) -> None:
     arguments = {"text": "a", "times": 5_000}
     for path, name in (
         ("/mcp?result_tokens=0", "lab_echo"),
@@ -108,7 +108,7 @@ async def test_results_of_one_server_and_without_a_budget_are_whole(lab: Lab) ->
 
 
 @both_eras
-async def test_budget_lists_used_tools_first_and_search_for_the_rest(lab: Lab, era: ModeName) -> None:
+async def test_token_budget_lists_used_tools_first_and_adds_search(lab: Lab, era: ModeName) -> None:
     async with lab.client("http", era) as client:
         everything = await tool_names(client)
         await client.call_tool("lab_shout", {"text": "a"})
@@ -127,14 +127,14 @@ async def test_budget_lists_used_tools_first_and_search_for_the_rest(lab: Lab, e
 @pytest.mark.parametrize(
     ("client", "limit", "offer"), [("cursor", 0, "search"), ("cursor", 1_000_000, "all"), ("claude-code", 0, "all")]
 )
-async def test_connect_offers_search_to_apps_that_would_load_too_many_definitions(
+async def test_search_is_offered_to_apps_that_would_load_too_many_definitions(
     tmp_path: Path, client: str, limit: int, offer: str
 ) -> None:
     async with Crib(Settings(home=tmp_path, search_above=limit)) as crib:
         assert best_offer(crib, client, None) == offer
 
 
-async def test_unused_tools_are_hidden_by_rules_of_one_reason_and_shown_again(lab: Lab) -> None:
+async def test_unused_tools_are_hidden_by_rules_and_shown_again(lab: Lab) -> None:
     async with lab.http() as http:
 
         async def seen(source: str) -> set[str]:
@@ -161,7 +161,7 @@ async def test_unused_tools_are_hidden_by_rules_of_one_reason_and_shown_again(la
 
 
 @both_eras
-async def test_agent_decides_what_its_clients_list_unless_the_address_does(lab: Lab, era: ModeName) -> None:
+async def test_listing_of_an_agent_applies_unless_the_address_names_one(lab: Lab, era: ModeName) -> None:
     async def listed(query: str = "") -> set[str]:
         async with lab.client("http", era, path=f"/mcp/agents/lister{query}") as client:
             return await tool_names(client)
@@ -209,7 +209,7 @@ NOTE = "All times are in UTC"
 
 
 @both_eras
-async def test_repeated_text_is_left_out_of_lists_until_undone_or_redefined(lab: Lab, era: ModeName) -> None:
+async def test_repeated_text_is_shortened_until_undone_or_redefined(lab: Lab, era: ModeName) -> None:
     async def described(path: str, name: str) -> str:
         async with lab.client("http", era, path=path) as client:
             (tool,) = [each for each in (await client.list_tools()).tools if each.name == name]

@@ -1,4 +1,4 @@
-"""What each address of the endpoint shows: everything, everything by search, or one server under its own names."""
+"""The endpoints of MCP: all tools, search, or one server under its own names."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ SEARCH = "/mcp?tools=search"
 async def modern(
     lab: Lab, path: str, method: str, named: str = "", extra: dict[str, str] | None = None, **params: Any
 ) -> JsonObject:
-    """One modern request and what comes back."""
+    """Send a modern request; return the status and the answer."""
     headers = HEADERS | {"mcp-method": method, "mcp-name": named} | (extra or {})
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": META, **params}}
     async with lab.http() as http:
@@ -32,7 +32,7 @@ async def modern(
 
 
 @both_eras
-async def test_one_server_is_shown_under_its_own_names_and_nothing_else(lab: Lab, era: ModeName) -> None:
+async def test_server_endpoint_lists_only_that_server_under_its_own_names(lab: Lab, era: ModeName) -> None:
     async with lab.client("http", era, path=ONE) as client:
         names = {tool.name for tool in (await client.list_tools()).tools}
         assert {"look", "find"} <= names
@@ -46,13 +46,13 @@ async def test_one_server_is_shown_under_its_own_names_and_nothing_else(lab: Lab
 
 
 @pytest.mark.parametrize("name", ["nothing", "Library", "lib"])
-async def test_a_server_that_does_not_exist_is_not_found(lab: Lab, name: str) -> None:
+async def test_unknown_server_endpoint_is_404(lab: Lab, name: str) -> None:
     answer = await modern(lab, f"/mcp/servers/{name}", "tools/list")
     assert (answer["status"], answer["code"]) == (404, "server.unknown")
 
 
 @both_eras
-async def test_errors_of_a_server_are_its_own_at_its_own_address(lab: Lab, era: ModeName) -> None:
+async def test_server_endpoint_passes_errors_through(lab: Lab, era: ModeName) -> None:
     async with lab.client("http", era, path=ONE) as client:
         for code in (-32042, -32000):
             with pytest.raises(MCPError) as caught:
@@ -61,17 +61,17 @@ async def test_errors_of_a_server_are_its_own_at_its_own_address(lab: Lab, era: 
 
 
 @both_eras
-async def test_among_all_only_the_errors_that_a_client_acts_on_are_errors(lab: Lab, era: ModeName) -> None:
+async def test_combined_endpoint_passes_only_actionable_errors_through(lab: Lab, era: ModeName) -> None:
     async with lab.client("http", era) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("library_fail", {})
         assert caught.value.error.code == -32042
-        told = await client.call_tool("library_fail", {"code": -32000})
-        assert (told.is_error, "MCP error: Sign in first" in str(told.content)) == (True, True)
+        result = await client.call_tool("library_fail", {"code": -32000})
+        assert (result.is_error, "MCP error: Sign in first" in str(result.content)) == (True, True)
 
 
 @both_eras
-async def test_a_session_or_list_of_one_face_is_not_that_of_another(lab: Lab, era: ModeName) -> None:
+async def test_search_endpoint_lists_only_the_search_tools(lab: Lab, era: ModeName) -> None:
     async with lab.client("http", era, path=SEARCH) as client:
         assert client.instructions is not None if era == "legacy" else True
         assert {tool.name for tool in (await client.list_tools()).tools} == {"find_tools", "call_tool"}
@@ -79,7 +79,7 @@ async def test_a_session_or_list_of_one_face_is_not_that_of_another(lab: Lab, er
 
 
 @both_eras
-async def test_a_tool_is_found_and_called_by_what_was_found(lab: Lab, era: ModeName) -> None:
+async def test_tool_is_found_and_called_by_its_reference(lab: Lab, era: ModeName) -> None:
     async with lab.client("http", era, path=SEARCH) as client:
         found = await client.call_tool("find_tools", {"query": "say again", "limit": 3})
         assert found.structured_content is not None
@@ -93,12 +93,12 @@ async def test_a_tool_is_found_and_called_by_what_was_found(lab: Lab, era: ModeN
         assert named.structured_content is not None
         (whole,) = named.structured_content["tools"]
         assert (whole["score"], whole["inputSchema"]["required"]) == (1.0, ["text"])
-        said = await client.call_tool("call_tool", {"ref": match["ref"], "arguments": {"text": "found"}})
-        assert said.structured_content == {"said": "found"}
+        called = await client.call_tool("call_tool", {"ref": match["ref"], "arguments": {"text": "found"}})
+        assert called.structured_content == {"said": "found"}
 
 
 @both_eras
-async def test_hidden_and_unknown_tools_are_neither_found_nor_called_nor_told_apart(lab: Lab, era: ModeName) -> None:
+async def test_hidden_and_unknown_tools_give_the_same_error(lab: Lab, era: ModeName) -> None:
     async with lab.client("http", era, path=SEARCH) as client:
         found = await client.call_tool("find_tools", {"query": "secret"})
         assert found.structured_content is not None
@@ -111,7 +111,7 @@ async def test_hidden_and_unknown_tools_are_neither_found_nor_called_nor_told_ap
 
 
 @both_eras
-async def test_search_without_a_match_names_the_servers_and_how_to_ask(lab: Lab, era: ModeName) -> None:
+async def test_search_without_a_match_hints_at_servers_and_wording(lab: Lab, era: ModeName) -> None:
     async with lab.client("http", era, path=SEARCH) as client:
         found = await client.call_tool("find_tools", {"query": "xyzzy plugh"})
         assert found.structured_content is not None
@@ -122,12 +122,12 @@ async def test_search_without_a_match_names_the_servers_and_how_to_ask(lab: Lab,
 @pytest.mark.parametrize(
     "arguments", [{}, {"query": ""}, {"query": 7}, {"query": "a", "limit": 0}, {"query": "a", "limit": True}]
 )
-async def test_a_search_that_cannot_be_read_is_a_result_that_says_so(lab: Lab, arguments: JsonObject) -> None:
+async def test_invalid_search_is_an_error_result(lab: Lab, arguments: JsonObject) -> None:
     async with lab.client("http", "2026-07-28", path=SEARCH) as client:
         assert (await client.call_tool("find_tools", arguments)).is_error
 
 
-async def test_a_tool_called_by_search_leaves_the_records_of_the_tool_itself(lab: Lab) -> None:
+async def test_call_through_search_is_audited_as_the_tool(lab: Lab) -> None:
     async with lab.client("http", "2026-07-28", path=SEARCH) as client:
         await client.call_tool("call_tool", {"ref": "lab/echo", "arguments": {"text": "a"}})
     async with lab.http() as http:
@@ -135,18 +135,18 @@ async def test_a_tool_called_by_search_leaves_the_records_of_the_tool_itself(lab
     assert {(record["server"], record["tool"]) for record in records} == {("lab", "echo")}
 
 
-async def test_what_is_offered_is_what_the_face_can_do(lab: Lab) -> None:
+async def test_capabilities_match_the_endpoint(lab: Lab) -> None:
     everything = (await modern(lab, "/mcp", "server/discover"))["result"]["capabilities"]
     assert everything.keys() == {"tools", "prompts", "resources", "completions", "extensions", "logging"}
     assert everything["resources"] == {"subscribe": True, "listChanged": True}
     assert (await modern(lab, SEARCH, "server/discover"))["result"]["capabilities"]["tools"] == {}
-    said = (await modern(lab, ONE, "server/discover"))["result"]
-    assert said["_meta"]["io.modelcontextprotocol/serverInfo"]["title"] == "library"
-    assert (said["ttlMs"], said["cacheScope"]) == (0, "private")
+    discovered = (await modern(lab, ONE, "server/discover"))["result"]
+    assert discovered["_meta"]["io.modelcontextprotocol/serverInfo"]["title"] == "library"
+    assert (discovered["ttlMs"], discovered["cacheScope"]) == (0, "private")
 
 
 @pytest.mark.parametrize(("query", "status"), [("cwd=here", 400), ("cwd=", 400), ("tools=all", 400), ("cwd=/", 200)])
-async def test_an_address_that_cannot_be_read_is_refused(lab: Lab, query: str, status: int) -> None:
+async def test_invalid_query_of_an_endpoint_is_refused(lab: Lab, query: str, status: int) -> None:
     assert (await modern(lab, f"/mcp?{query}", "tools/list"))["status"] == status
 
 
@@ -161,7 +161,7 @@ async def test_an_address_that_cannot_be_read_is_refused(lab: Lab, query: str, s
         ({}, -32020),
     ],
 )
-async def test_arguments_that_a_tool_wants_repeated_in_headers_have_to_stand_there(
+async def test_arguments_marked_for_headers_must_be_repeated_there(
     lab: Lab, headers: dict[str, str], code: int | None
 ) -> None:
     arguments = {"shelf": "a b", "row": 7}
@@ -171,14 +171,14 @@ async def test_arguments_that_a_tool_wants_repeated_in_headers_have_to_stand_the
         assert answer["status"] == (400 if code else 200)
 
 
-async def test_over_stdio_there_are_no_headers_to_repeat_arguments_in(lab: Lab, library: Library) -> None:
+async def test_stdio_needs_no_arguments_in_headers(lab: Lab, library: Library) -> None:
     async with lab.client("stdio", "2026-07-28") as client:
         result = await client.call_tool("library_find", {"shelf": "a b", "row": 7})
     assert "found" in str(result.content)
 
 
 @pytest.mark.parametrize(("method", "key"), [("resources/read", "uri"), ("prompts/get", "name")])
-async def test_the_name_in_the_header_is_the_one_in_the_body(lab: Lab, method: str, key: str) -> None:
+async def test_name_in_the_header_must_match_the_body(lab: Lab, method: str, key: str) -> None:
     params: dict[str, Any] = {key: "library://room"}
     answer = await modern(lab, "/mcp", method, "other", **params)
     assert (answer["status"], answer["error"]["code"]) == (400, -32020)

@@ -1,4 +1,4 @@
-"""Announcements of changed lists on the stream of a legacy session: none is lost, whenever the change happens."""
+"""List changes on the stream of a legacy session are never lost."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -29,7 +29,7 @@ async def serving(lab: Lab) -> AsyncGenerator[httpx2.AsyncClient]:
 
 
 async def deny(client: httpx2.AsyncClient) -> str:
-    """Hide a tool; return the rule."""
+    """Hide a tool and return the rule's id."""
     made = await client.post("/api/policy/rules", json={"effect": "deny", "pattern": "lab/echo"})
     return str(made.json()["id"])
 
@@ -40,11 +40,11 @@ async def allow(client: httpx2.AsyncClient, rule: str) -> None:
 
 
 async def lists_echo(client: httpx2.AsyncClient, session: str) -> bool:
-    """Whether the tool is listed."""
+    """Return whether the tool is listed."""
     return "lab_echo" in (await say(client, "tools/list", session=session)).text
 
 
-async def hear(stream: httpx2.Response) -> None:
+async def wait_for_change(stream: httpx2.Response) -> None:
     """Wait for the announcement."""
     assert stream.status_code == 200
     with anyio.fail_after(20):
@@ -54,45 +54,45 @@ async def hear(stream: httpx2.Response) -> None:
     pytest.fail("the stream ended")
 
 
-async def test_change_before_the_stream_is_opened_is_announced_on_it(lab: Lab) -> None:
+async def test_change_before_the_stream_opens_is_announced_on_it(lab: Lab) -> None:
     async with serving(lab) as client:
         session = await begin(client)
         assert await lists_echo(client, session)
         await deny(client)
         async with client.stream("GET", "/mcp", headers={"mcp-session-id": session}) as stream:
-            await hear(stream)
+            await wait_for_change(stream)
 
 
-async def _hear_on_new_stream(client: httpx2.AsyncClient, headers: dict[str, str]) -> int:
+async def _change_on_new_stream(client: httpx2.AsyncClient, headers: dict[str, str]) -> int:
     async with client.stream("GET", "/mcp", headers=headers) as stream:
         if stream.status_code == 200:
-            await hear(stream)
+            await wait_for_change(stream)
         return stream.status_code
 
 
-async def test_change_that_is_taken_back_is_announced_to_a_client_that_listed_in_between(lab: Lab) -> None:
+async def test_reverted_change_is_announced_to_a_client_that_listed_in_between(lab: Lab) -> None:
     async with serving(lab) as client:
         session = await begin(client)
         async with client.stream("GET", "/mcp", headers={"mcp-session-id": session}) as stream:
             lines = stream.aiter_lines()
 
-            async def heard() -> None:
+            async def wait_for_line() -> None:
                 with anyio.fail_after(20):
                     async for line in lines:
                         if CHANGED in line:
                             return
 
             rule = await deny(client)
-            await heard()
+            await wait_for_line()
             # Announcements are half a second apart, so the crib compares the lists after both changes.
             await allow(client, rule)
             assert await lists_echo(client, session)
             await deny(client)
-            await heard()
+            await wait_for_line()
 
 
 @pytest.mark.parametrize("is_resumed", [True, False])
-async def test_change_while_the_stream_is_closed_is_announced_when_it_is_reopened(lab: Lab, is_resumed: bool) -> None:
+async def test_change_while_the_stream_is_closed_is_announced_after_reopening(lab: Lab, is_resumed: bool) -> None:
     async with serving(lab) as client:
         session, other = await begin(client), await begin(client)
         headers = {"mcp-session-id": session, "mcp-protocol-version": "2025-11-25"}
@@ -100,18 +100,20 @@ async def test_change_while_the_stream_is_closed_is_announced_when_it_is_reopene
             lines = witness.aiter_lines()
             async with client.stream("GET", "/mcp", headers=headers) as stream:
                 rule = await deny(client)
-                last = await _heard_id(stream.aiter_lines())
-                await _heard_id(lines)
+                last = await _change_id(stream.aiter_lines())
+                await _change_id(lines)
             await allow(client, rule)
-            await _heard_id(lines)  # so that the change was announced while the first stream was closed
+            await _change_id(lines)  # the change was announced while the first stream was closed
         again = headers | ({"last-event-id": last} if is_resumed else {})
         with anyio.fail_after(20):
-            while (status := await _hear_on_new_stream(client, again)) == 409:  # the crib has to notice the end first
+            while (
+                status := await _change_on_new_stream(client, again)
+            ) == 409:  # until the crib has noticed the closed stream
                 pass
         assert status == 200
 
 
-async def _heard_id(lines: AsyncIterator[str]) -> str:
+async def _change_id(lines: AsyncIterator[str]) -> str:
     """Wait for the announcement and return the id of its event."""
     last = ""
     with anyio.fail_after(20):

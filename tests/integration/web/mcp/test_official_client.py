@@ -1,4 +1,4 @@
-"""The official client, in both eras, over HTTP and over stdio: the same tools, the same answers."""
+"""The official client, in both eras, over HTTP and stdio."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ both_doors = pytest.mark.parametrize("door", DOORS)
 
 @both_doors
 @both_eras
-async def test_a_client_lists_and_calls_a_python_tool(lab: Lab, door: Door, era: ModeName) -> None:
+async def test_python_tool_is_listed_and_called(lab: Lab, door: Door, era: ModeName) -> None:
     async with lab.client(door, era) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert {"lab_echo", "toolcrib_ping"} <= tools.keys()
@@ -33,7 +33,7 @@ async def test_a_client_lists_and_calls_a_python_tool(lab: Lab, door: Door, era:
 
 @both_doors
 @both_eras
-async def test_ping_answers_with_exactly_its_fields(lab: Lab, door: Door, era: ModeName) -> None:
+async def test_ping_returns_exactly_its_fields(lab: Lab, door: Door, era: ModeName) -> None:
     async with lab.client(door, era) as client:
         answer = (await client.call_tool("toolcrib_ping", {})).structured_content
         assert answer is not None
@@ -43,7 +43,7 @@ async def test_ping_answers_with_exactly_its_fields(lab: Lab, door: Door, era: M
 
 @both_doors
 @both_eras
-async def test_an_unknown_tool_is_a_protocol_error(lab: Lab, door: Door, era: ModeName) -> None:
+async def test_unknown_tool_is_a_protocol_error(lab: Lab, door: Door, era: ModeName) -> None:
     async with lab.client(door, era) as client:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("lab_nothing", {})
@@ -51,9 +51,7 @@ async def test_an_unknown_tool_is_a_protocol_error(lab: Lab, door: Door, era: Mo
 
 
 @both_eras
-async def test_a_privileged_tool_is_neither_listed_nor_callable_nor_told_from_an_unknown_one(
-    lab: Lab, era: ModeName
-) -> None:
+async def test_privileged_tool_is_indistinguishable_from_an_unknown_one(lab: Lab, era: ModeName) -> None:
     async with lab.client("http", era) as client:
         assert "lab_secret" not in {tool.name for tool in (await client.list_tools()).tools}
         for name in ("lab_secret", "lab_nothing"):
@@ -66,7 +64,7 @@ async def test_a_privileged_tool_is_neither_listed_nor_callable_nor_told_from_an
     ("arguments", "named"),
     [({"text": 5}, "text"), ({}, "text"), ({"text": "a", "times": "2"}, "times"), ({"text": "a", "tmes": 2}, "tmes")],
 )
-async def test_wrong_arguments_are_a_result_that_names_the_field(
+async def test_invalid_arguments_are_an_error_result_that_names_the_field(
     lab: Lab, era: ModeName, arguments: dict[str, Any], named: str
 ) -> None:
     async with lab.client("http", era) as client:
@@ -77,9 +75,7 @@ async def test_wrong_arguments_are_a_result_that_names_the_field(
 
 @both_doors
 @both_eras
-async def test_a_tool_that_raises_or_hangs_is_a_result_and_the_next_call_works(
-    lab: Lab, door: Door, era: ModeName
-) -> None:
+async def test_raising_or_hanging_tool_is_an_error_result(lab: Lab, door: Door, era: ModeName) -> None:
     async with lab.client(door, era) as client:
         raised = await client.call_tool("lab_fail", {"message": "no luck"})
         assert (raised.is_error, "no luck" in str(raised.content)) == (True, True)
@@ -90,7 +86,7 @@ async def test_a_tool_that_raises_or_hangs_is_a_result_and_the_next_call_works(
 
 @both_doors
 @both_eras
-async def test_progress_reaches_the_client_in_order(lab: Lab, door: Door, era: ModeName) -> None:
+async def test_progress_arrives_in_order(lab: Lab, door: Door, era: ModeName) -> None:
     seen: list[tuple[float, float | None, str | None]] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -104,9 +100,7 @@ async def test_progress_reaches_the_client_in_order(lab: Lab, door: Door, era: M
 
 @both_doors
 @both_eras
-async def test_a_call_that_the_client_takes_back_ends_in_the_tool(
-    lab: Lab, door: Door, era: ModeName, tmp_path: Path
-) -> None:
+async def test_cancelled_call_is_cancelled_in_the_tool(lab: Lab, door: Door, era: ModeName, tmp_path: Path) -> None:
     note = tmp_path / "note"
     async with lab.client(door, era) as client, anyio.create_task_group() as calls:
         calls.start_soon(client.call_tool, "lab_wait_for_ever", {"note": str(note)})
@@ -116,24 +110,24 @@ async def test_a_call_that_the_client_takes_back_ends_in_the_tool(
 
 
 @both_doors
-async def test_a_legacy_client_is_told_when_the_list_changes(lab: Lab, door: Door) -> None:
-    told = anyio.Event()
+async def test_legacy_client_gets_list_changes(lab: Lab, door: Door) -> None:
+    changed = anyio.Event()
 
     def on_message(message: object) -> None:
         if "tools/list_changed" in str(getattr(message, "method", "")):
-            told.set()
+            changed.set()
 
     async with lab.client(door, "legacy", on_message) as client:
         await client.list_tools()
         lab.add_module("later")
         with anyio.fail_after(10):
-            await told.wait()
+            await changed.wait()
         assert "later_hello" in {tool.name for tool in (await client.list_tools()).tools}
         assert (await client.call_tool("later_hello", {})).content
 
 
 @both_doors
-async def test_a_modern_client_that_listens_is_told_when_the_list_changes(lab: Lab, door: Door) -> None:
+async def test_modern_client_gets_list_changes_while_listening(lab: Lab, door: Door) -> None:
     async with (
         lab.client(door, "2026-07-28") as client,
         client.listen(tools_list_changed=True) as changes,
@@ -145,7 +139,7 @@ async def test_a_modern_client_that_listens_is_told_when_the_list_changes(lab: L
 
 
 @both_eras
-async def test_what_a_tool_prints_does_not_reach_the_protocol(lab: Lab, era: ModeName, tmp_path: Path) -> None:
+async def test_printed_output_of_a_tool_does_not_disturb_the_protocol(lab: Lab, era: ModeName, tmp_path: Path) -> None:
     async with lab.client("stdio", era) as client:
         for _ in range(3):
             result = await client.call_tool("lab_shout", {"text": "quiet"})
@@ -153,7 +147,7 @@ async def test_what_a_tool_prints_does_not_reach_the_protocol(lab: Lab, era: Mod
 
 
 @both_eras
-async def test_many_clients_at_once_get_their_own_answers(lab: Lab, era: ModeName) -> None:
+async def test_concurrent_clients_get_their_own_results(lab: Lab, era: ModeName) -> None:
     async def one(name: str) -> None:
         async with lab.client("http", era) as client:
             for number in range(10):
@@ -172,7 +166,7 @@ async def test_auto_negotiation_finds_the_modern_era(lab: Lab) -> None:
         assert client.server_info.name == "toolcrib"
 
 
-async def test_a_crib_stops_at_once_while_clients_listen(tmp_path: Path) -> None:
+async def test_crib_stops_promptly_while_clients_listen(tmp_path: Path) -> None:
     stopped, stop, ended = make_lab(tmp_path), anyio.Event(), anyio.Event()
 
     async def run(*, task_status: TaskStatus[str]) -> None:

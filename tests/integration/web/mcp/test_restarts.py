@@ -1,4 +1,4 @@
-"""Clients of others that were connected before the crib was restarted: their next call works."""
+"""TypeScript clients that were connected before a restart of the crib."""
 
 import subprocess
 from dataclasses import replace
@@ -28,17 +28,17 @@ async def line_of(stream: BufferedByteReceiveStream) -> str:
 
 
 @pytest.mark.parametrize("sdk", ["1", "2"])
-async def test_a_typescript_client_goes_on_after_a_restart(lab: Lab, node_programs: Path, sdk: str) -> None:
+async def test_typescript_client_works_after_a_restart(lab: Lab, node_programs: Path, sdk: str) -> None:
     command = [str(node_programs / "node"), str(SCRIPT), str(node_programs.parent), sdk]
     async with hold(lab.settings, kind="serve") as holding:
         url, port = holding.mcp_url, holding.crib.port
         client: Process = await anyio.open_process([*command, url, lab.token], stderr=subprocess.DEVNULL)
         assert client.stdout is not None
         assert client.stdin is not None
-        said = BufferedByteReceiveStream(client.stdout)
-        assert "hi" in await line_of(said)
+        output = BufferedByteReceiveStream(client.stdout)
+        assert "hi" in await line_of(output)
     async with hold(replace(lab.settings, port=port), kind="serve"), client:
         await client.stdin.send(b"again\n")
-        assert '{"said":"hi"}' in await line_of(said)
+        assert '{"said":"hi"}' in await line_of(output)
         await client.stdin.aclose()
         await client.wait()

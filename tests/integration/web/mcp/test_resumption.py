@@ -31,7 +31,7 @@ class Event(dict[str, str]):
 
 
 class Session:
-    """A legacy MCP session that is spoken with by hand."""
+    """A legacy MCP session over plain HTTP."""
 
     def __init__(self, http: httpx2.AsyncClient, headers: dict[str, str]) -> None:
         self.http = http
@@ -53,7 +53,7 @@ class Session:
             assert response.status_code == 200, await response.aread()
             yield events(response)
 
-    async def say(self, message: JsonObject) -> None:
+    async def send(self, message: JsonObject) -> None:
         """Send a notification or a response."""
         answer = await self.http.post("/mcp", json={"jsonrpc": "2.0", **message}, headers=self.headers)
         assert answer.status_code == 202
@@ -72,7 +72,7 @@ async def events(response: httpx2.Response) -> AsyncIterator[Event]:
 
 
 @asynccontextmanager
-async def opened(lab: Lab, version: str = "2025-11-25") -> AsyncGenerator[Session]:
+async def open_session(lab: Lab, version: str = "2025-11-25") -> AsyncGenerator[Session]:
     hello: JsonObject = {"protocolVersion": version, "capabilities": CAN_ANSWER}
     hello["clientInfo"] = {"name": "test", "version": "1"}
     async with lab.http() as http:
@@ -80,9 +80,9 @@ async def opened(lab: Lab, version: str = "2025-11-25") -> AsyncGenerator[Sessio
         answer = await http.post("/mcp", json=opening, headers=ACCEPT)
         headers = {"mcp-session-id": answer.headers["mcp-session-id"], "mcp-protocol-version": version}
         session = Session(http, ACCEPT | headers)
-        await session.say({"method": "notifications/initialized"})
+        await session.send({"method": "notifications/initialized"})
         yield session
-        await http.delete("/mcp", headers=session.headers)  # a call that goes on would delay the end of the crib
+        await http.delete("/mcp", headers=session.headers)  # a running call would delay the end of the crib
 
 
 async def first(stream: AsyncIterator[Event], count: int) -> list[Event]:
@@ -91,8 +91,8 @@ async def first(stream: AsyncIterator[Event], count: int) -> list[Event]:
         return [await anext(stream) for _ in range(count)]
 
 
-async def test_broken_stream_is_resumed_with_what_was_missed(lab: Lab) -> None:
-    async with opened(lab) as session:
+async def test_broken_stream_is_resumed_with_the_missed_events(lab: Lab) -> None:
+    async with open_session(lab) as session:
         async with session.call("library_ask_name") as stream:
             primed, asked = await first(stream, 2)
         assert (primed["data"], primed["retry"]) == ("", "1000")
@@ -100,34 +100,34 @@ async def test_broken_stream_is_resumed_with_what_was_missed(lab: Lab) -> None:
             again = (await first(stream, 1))[0]
             assert again == asked
             answer: JsonObject = {"action": "accept", "content": {"name": "Ada"}}
-            await session.say({"id": asked.message["id"], "result": answer})
+            await session.send({"id": asked.message["id"], "result": answer})
             result = (await first(stream, 1))[0]
         assert result.message["id"] == 7
         assert "Hello Ada" in str(result.message["result"]["content"])
-        async with session.resume(asked["id"]) as stream:  # the answer may have been lost as well
+        async with session.resume(asked["id"]) as stream:  # the response may have been lost as well
             assert await first(stream, 1) == [result]
 
 
 async def test_long_call_is_resumable_before_its_first_message(lab: Lab, tmp_path: Path) -> None:
-    async with opened(lab) as session:
+    async with open_session(lab) as session:
         async with session.call("lab_wait_for_ever", note=str(tmp_path / "note")) as stream:
             primed = (await first(stream, 1))[0]
         async with session.resume(primed["id"]) as stream:
-            await session.say({"method": "notifications/cancelled", "params": {"requestId": 7}})
+            await session.send({"method": "notifications/cancelled", "params": {"requestId": 7}})
             with anyio.fail_after(20):
                 assert [event async for event in stream] == []
 
 
 async def test_older_client_gets_no_event_without_data(lab: Lab) -> None:
-    async with opened(lab, "2025-06-18") as session, session.call("library_ask_name") as stream:
+    async with open_session(lab, "2025-06-18") as session, session.call("library_ask_name") as stream:
         asked = (await first(stream, 1))[0]
     assert asked.message["method"] == "elicitation/create"
     assert asked["id"]
 
 
-async def test_call_ends_if_its_client_stays_away(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_ends_if_its_client_does_not_reconnect(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resumable_streams, "RESUME_WITHIN", 0.2)
-    async with opened(lab) as session:
+    async with open_session(lab) as session:
         async with session.call("library_ask_name") as stream:
             primed = (await first(stream, 2))[0]
         outcomes: list[JsonObject] = []
@@ -140,7 +140,7 @@ async def test_call_ends_if_its_client_stays_away(lab: Lab, monkeypatch: pytest.
 
 
 async def test_stream_of_one_session_cannot_be_resumed_in_another(lab: Lab) -> None:
-    async with opened(lab) as session, opened(lab) as other:
+    async with open_session(lab) as session, open_session(lab) as other:
         async with session.call("library_ask_name") as stream:
             primed = (await first(stream, 1))[0]
         answer = await other.http.get("/mcp", headers=other.headers | {"last-event-id": primed["id"]})
@@ -148,7 +148,7 @@ async def test_stream_of_one_session_cannot_be_resumed_in_another(lab: Lab) -> N
 
 
 async def test_ending_the_session_cancels_its_detached_call(lab: Lab) -> None:
-    async with opened(lab) as session:
+    async with open_session(lab) as session:
         async with session.call("library_ask_name") as stream:
             await first(stream, 2)
         await session.http.delete("/mcp", headers=session.headers)
@@ -159,8 +159,8 @@ async def test_ending_the_session_cancels_its_detached_call(lab: Lab) -> None:
                     break
 
 
-async def test_own_stream_of_a_session_is_resumed_without_a_gap(lab: Lab, library: Library) -> None:
-    async with opened(lab) as session:
+async def test_standing_stream_of_a_session_is_resumed_without_a_gap(lab: Lab, library: Library) -> None:
+    async with open_session(lab) as session:
         async with session.http.stream("GET", "/mcp", headers=session.headers) as response:
             library.add_book("ulysses")
             seen = (await first(events(response), 1))[0]
@@ -173,8 +173,8 @@ async def test_own_stream_of_a_session_is_resumed_without_a_gap(lab: Lab, librar
     assert seen["id"] != missed["id"]
 
 
-async def test_unknown_or_foreign_event_id_opens_the_own_stream_from_now_on(lab: Lab, library: Library) -> None:
-    async with opened(lab) as session, opened(lab) as other:
+async def test_unknown_or_foreign_event_id_opens_the_standing_stream_from_now(lab: Lab, library: Library) -> None:
+    async with open_session(lab) as session, open_session(lab) as other:
         async with other.http.stream("GET", "/mcp", headers=other.headers) as response:
             library.add_book("ulysses")
             foreign = (await first(events(response), 1))[0]["id"]
@@ -186,7 +186,7 @@ async def test_unknown_or_foreign_event_id_opens_the_own_stream_from_now_on(lab:
             assert event["id"].partition("-")[0] != foreign.partition("-")[0]
 
 
-async def test_update_that_a_server_reports_before_it_confirms_a_subscription_arrives(
+async def test_update_sent_before_the_subscription_is_confirmed_arrives(
     lab: Lab, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = library.request
@@ -198,17 +198,17 @@ async def test_update_that_a_server_reports_before_it_confirms_a_subscription_ar
         return await answer(method, params, context)
 
     monkeypatch.setattr(library, "request", report_first)
-    async with opened(lab) as session, session.http.stream("GET", "/mcp", headers=session.headers) as response:
+    async with open_session(lab) as session, session.http.stream("GET", "/mcp", headers=session.headers) as response:
         body = {"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": {"uri": ROOM}}
         assert (await session.http.post("/mcp", json=body, headers=session.headers)).status_code == 200
         (event,) = await first(events(response), 1)
         assert event.message["method"] == "notifications/resources/updated"
 
 
-async def test_updates_that_are_kept_for_a_closed_stream_are_limited_to_the_newest(
+async def test_only_the_newest_updates_are_kept_for_a_closed_stream(
     lab: Lab, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(lab) as session:
+    async with open_session(lab) as session:
         monkeypatch.setattr(sdk, "WATCHED_BY_ONE", 1)
         body = {"jsonrpc": "2.0", "id": 2, "method": "resources/subscribe", "params": {"uri": ROOM}}
         assert (await session.http.post("/mcp", json=body, headers=session.headers)).status_code == 200

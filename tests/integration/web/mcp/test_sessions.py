@@ -1,4 +1,4 @@
-"""MCP sessions of the legacy era over HTTP: restarts, other principals, revocation, and far too many of them."""
+"""Legacy MCP sessions over HTTP: restarts, other principals, revocation, and limits."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -63,7 +63,7 @@ async def echo(client: httpx2.AsyncClient, session: str, path: str = "/mcp") -> 
     return await say(client, "tools/call", {"name": "lab_echo", "arguments": {"text": "hi"}}, session, path)
 
 
-async def test_a_session_goes_on_after_a_restart_of_the_crib(lab: Lab) -> None:
+async def test_mcp_session_works_after_a_restart_of_the_crib(lab: Lab) -> None:
     async with hold(lab.settings, kind="serve") as holding, asking(holding, lab.token) as client:
         session = await begin(client)
         assert (await echo(client, session)).json()["result"]["structuredContent"] == {"said": "hi"}
@@ -72,37 +72,39 @@ async def test_a_session_goes_on_after_a_restart_of_the_crib(lab: Lab) -> None:
         assert (await say(client, "ping", session=session)).status_code == 200
 
 
-async def test_a_stream_of_a_restored_session_is_told_to_list_anew(lab: Lab) -> None:
+async def test_restored_mcp_session_announces_changed_lists(lab: Lab) -> None:
     async with hold(lab.settings, kind="serve") as holding, asking(holding, lab.token) as client:
         session = await begin(client)
     async with hold(lab.settings, kind="serve") as holding, asking(holding, lab.token) as client:
-        told: list[str] = []
+        announced: list[str] = []
         with anyio.fail_after(20):
             async with client.stream("GET", "/mcp", headers={"mcp-session-id": session}) as stream:
                 assert stream.status_code == 200
                 async for line in stream.aiter_lines():
-                    told += [line] if "list_changed" in line else []
-                    if len(told) == 3:
+                    announced += [line] if "list_changed" in line else []
+                    if len(announced) == 3:
                         break
-        assert all(f"notifications/{kind}/list_changed" in "".join(told) for kind in ("tools", "prompts", "resources"))
+        assert all(
+            f"notifications/{kind}/list_changed" in "".join(announced) for kind in ("tools", "prompts", "resources")
+        )
 
 
-async def test_many_requests_at_once_restore_a_session_once(lab: Lab) -> None:
+async def test_concurrent_requests_restore_an_mcp_session(lab: Lab) -> None:
     async with hold(lab.settings, kind="serve") as holding, asking(holding, lab.token) as client:
         session = await begin(client)
     async with hold(lab.settings, kind="serve") as holding, asking(holding, lab.token) as client:
         answers: list[int] = []
 
-        async def ask() -> None:
+        async def call_echo() -> None:
             answers.append((await echo(client, session)).status_code)
 
         async with anyio.create_task_group() as tasks:
             for _ in range(20):
-                tasks.start_soon(ask)
+                tasks.start_soon(call_echo)
         assert answers == [200] * 20
 
 
-async def test_an_ended_session_stays_ended_after_a_restart(lab: Lab) -> None:
+async def test_ended_mcp_session_stays_ended_after_a_restart(lab: Lab) -> None:
     async with hold(lab.settings, kind="serve") as holding, asking(holding, lab.token) as client:
         session = await begin(client)
         assert (await client.delete("/mcp", headers={"mcp-session-id": session})).status_code == 200
@@ -111,7 +113,7 @@ async def test_an_ended_session_stays_ended_after_a_restart(lab: Lab) -> None:
         assert (await echo(client, session)).status_code == 404
 
 
-async def test_a_session_id_is_of_no_use_to_another_principal_or_at_another_address(lab: Lab) -> None:
+async def test_mcp_session_is_invalid_for_another_principal_or_endpoint(lab: Lab) -> None:
     async with hold(lab.settings, kind="serve") as holding:
         tokens = holding.crib.tokens
         (_, first), (_, second) = await tokens.create("first"), await tokens.create("second")
@@ -133,12 +135,12 @@ async def test_a_session_id_is_of_no_use_to_another_principal_or_at_another_addr
 
 
 @pytest.mark.parametrize("session", ["x", "A" * 5_000, "0" * 32])
-async def test_an_id_that_was_not_made_here_is_not_found(lab: Lab, session: str) -> None:
+async def test_unknown_mcp_session_id_is_404(lab: Lab, session: str) -> None:
     async with hold(lab.settings, kind="serve") as holding, asking(holding, lab.token) as client:
         assert (await echo(client, session)).status_code == 404
 
 
-async def test_revoking_a_token_ends_its_sessions_and_no_others(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_revoking_a_token_ends_only_its_mcp_sessions(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[str] = []
 
     def note(_: Pool, session: str) -> None:
@@ -148,14 +150,14 @@ async def test_revoking_a_token_ends_its_sessions_and_no_others(lab: Lab, monkey
     async with hold(lab.settings, kind="serve") as holding:
         _, secret = await holding.crib.tokens.create("app")
         async with asking(holding, secret) as app, asking(holding, lab.token) as owner:
-            mine = [await begin(app) for _ in range(3)]
+            own = [await begin(app) for _ in range(3)]
             other = await begin(owner)
             await holding.crib.tokens.revoke("app")
-            await eventually(lambda: set(ended) == set(mine))
+            await eventually(lambda: set(ended) == set(own))
             assert (await echo(owner, other)).status_code == 200
 
 
-async def flood(lab: Lab, number: int) -> None:
+async def open_many_sessions(lab: Lab, number: int) -> None:
     async with hold(lab.settings, kind="serve") as holding:
         (_, greedy), (_, modest) = [await holding.crib.tokens.create(name) for name in ("greedy", "modest")]
         async with (
@@ -163,25 +165,25 @@ async def flood(lab: Lab, number: int) -> None:
             asking(holding, modest) as client,
             asking(holding, lab.token) as owner,
         ):
-            theirs, owners = await begin(client), await begin(owner)
-            flooded = [await begin(attacker) for _ in range(number)]
-            assert (await echo(client, theirs)).status_code == 200
-            assert (await echo(owner, owners)).status_code == 200
+            client_session, owner_session = await begin(client), await begin(owner)
+            attacker_sessions = [await begin(attacker) for _ in range(number)]
+            assert (await echo(client, client_session)).status_code == 200
+            assert (await echo(owner, owner_session)).status_code == 200
             assert (await echo(client, await begin(client))).status_code == 200
-            # An idle session that made way is opened again when its client comes back.
-            assert (await echo(attacker, flooded[0])).status_code == 200
+            # An evicted idle session is restored when its client returns.
+            assert (await echo(attacker, attacker_sessions[0])).status_code == 200
 
 
-async def test_one_token_cannot_take_the_sessions_of_others(lab: Lab) -> None:
-    await flood(lab, MOST_OF_ONE + 5)
+async def test_one_token_cannot_evict_mcp_sessions_of_others(lab: Lab) -> None:
+    await open_many_sessions(lab, MOST_OF_ONE + 5)
 
 
 @takes_long
-async def test_a_thousand_sessions_of_one_token_leave_others_alone(lab: Lab) -> None:
-    await flood(lab, 1_100)
+async def test_thousand_mcp_sessions_of_one_token_evict_no_others(lab: Lab) -> None:
+    await open_many_sessions(lab, 1_100)
 
 
-async def test_a_token_with_only_busy_sessions_is_refused_one_more(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_token_with_only_busy_mcp_sessions_is_refused_another(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolcrib.web.mcp.sessions.McpSessions.__init__.__kwdefaults__", {"most": 10, "most_of_one": 2})
     async with hold(lab.settings, kind="serve") as holding:
         _, secret = await holding.crib.tokens.create("app")
@@ -206,7 +208,9 @@ async def test_a_token_with_only_busy_sessions_is_refused_one_more(lab: Lab, mon
             tasks.cancel_scope.cancel()
 
 
-async def test_tokens_with_only_busy_sessions_leave_the_owner_one(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_owner_can_open_an_mcp_session_when_all_others_are_busy(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("toolcrib.web.mcp.sessions.McpSessions.__init__.__kwdefaults__", {"most": 2, "most_of_one": 1})
     async with hold(lab.settings, kind="serve") as holding, AsyncExitStack() as stack:
         for name in ("one", "two"):
@@ -218,7 +222,7 @@ async def test_tokens_with_only_busy_sessions_leave_the_owner_one(lab: Lab, monk
             assert (await echo(owner, await begin(owner))).status_code == 200
 
 
-async def test_a_session_may_subscribe_to_so_many_resources_and_no_more(
+async def test_mcp_session_subscribes_to_a_limited_number_of_resources(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("toolcrib.web.mcp.methods.WATCHED_BY_ONE", 1)

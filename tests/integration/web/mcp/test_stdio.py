@@ -1,4 +1,4 @@
-"""`toolcrib stdio` as an IDE starts it: alone, beside others, and when the holder of the home goes away."""
+"""`toolcrib stdio` as an IDE starts it: alone, beside others, and when the holder of the home ends."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 ERAS: list[ModeName] = ["legacy", "2026-07-28"]
 
 
-async def said(client: Client, text: str) -> object:
+async def echo(client: Client, text: str) -> object:
     return (await client.call_tool("lab_echo", {"text": text})).structured_content
 
 
@@ -27,10 +27,10 @@ def holder_of(home: Home) -> int:
     return holder.pid
 
 
-async def test_without_a_running_crib_the_front_holds_the_home_itself(tmp_path: Path) -> None:
+async def test_stdio_without_a_running_crib_holds_the_home(tmp_path: Path) -> None:
     lab = make_lab(tmp_path)
     async with Client(stdio_parameters(lab.home), read_timeout_seconds=stretched(20)) as client:
-        assert await said(client, "alone") == {"said": "alone"}
+        assert await echo(client, "alone") == {"said": "alone"}
         holder = find_holder(prepare_home(lab.home))
         assert holder is not None
         assert holder.kind == "stdio"
@@ -38,9 +38,7 @@ async def test_without_a_running_crib_the_front_holds_the_home_itself(tmp_path: 
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_when_the_holding_front_ends_another_takes_over_and_its_client_goes_on(
-    tmp_path: Path, era: ModeName
-) -> None:
+async def test_another_stdio_process_takes_over_when_the_holder_ends(tmp_path: Path, era: ModeName) -> None:
     lab = make_lab(tmp_path)
     home = prepare_home(lab.home)
     server = stdio_parameters(lab.home)
@@ -48,15 +46,15 @@ async def test_when_the_holding_front_ends_another_takes_over_and_its_client_goe
     async with await anyio.open_process(command, stdin=subprocess.PIPE, env=server.env, cwd=server.cwd) as first:
         await eventually(lambda: find_holder(home) is not None)
         async with Client(server, mode=era, read_timeout_seconds=stretched(20)) as second:
-            assert await said(second, "second") == {"said": "second"}
+            assert await echo(second, "second") == {"said": "second"}
             assert holder_of(home) == first.pid
             first.kill()
             await first.wait()
-            assert await said(second, "still here") == {"said": "still here"}
+            assert await echo(second, "still here") == {"said": "still here"}
             assert holder_of(home) != first.pid
 
 
-def test_lines_that_are_no_messages_are_answered_and_the_next_one_works(tmp_path: Path) -> None:
+def test_invalid_lines_are_answered_with_errors(tmp_path: Path) -> None:
     server = stdio_parameters(make_lab(tmp_path).home)
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
     lines = [

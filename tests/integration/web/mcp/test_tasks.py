@@ -37,13 +37,13 @@ async def wait(seconds: float) -> str:
 
 
 class McpClient:
-    """A modern client that is spoken with by hand; it supports tasks and can be asked, unless said otherwise."""
+    """A modern client over plain HTTP; supports tasks and elicitation by default."""
 
     def __init__(self, http: httpx2.AsyncClient, capabilities: JsonObject | None = None) -> None:
         self.http = http
         self.capabilities: JsonObject = {**TASKS, "elicitation": {}} if capabilities is None else capabilities
 
-    async def ask(self, method: str, **params: Any) -> JsonObject:
+    async def request(self, method: str, **params: Any) -> JsonObject:
         """Return the result or the error of one request."""
         body: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": method}
         body["params"] = {**params, "_meta": {**META, CAPABILITIES: self.capabilities}}
@@ -53,14 +53,14 @@ class McpClient:
         return found.get("result") or found["error"]
 
     async def call(self, name: str, **arguments: Any) -> JsonObject:
-        return await self.ask("tools/call", name=name, arguments=arguments)
+        return await self.request("tools/call", name=name, arguments=arguments)
 
     async def until(self, task_id: str, *statuses: str) -> JsonObject:
         """Poll a task until it has one of these statuses."""
         task: JsonObject = {}
         with anyio.fail_after(20):
             while task.get("status") not in statuses:
-                task = await self.ask("tasks/get", taskId=task_id)
+                task = await self.request("tasks/get", taskId=task_id)
                 assert "code" not in task, task
                 await anyio.sleep(0.02)
         return task
@@ -109,20 +109,20 @@ async def test_client_without_tasks_gets_the_result(client: McpClient) -> None:
     plain = McpClient(client.http, {})
     assert (await plain.call("slow_wait", seconds=0.2))["content"][0]["text"] == "waited"
     assert (await plain.call("jobs_slow_compute", seconds=0.2, label="it"))["content"][0]["text"] == "computed it"
-    assert (await plain.ask("tasks/get", taskId="any"))["code"] == -32021
+    assert (await plain.request("tasks/get", taskId="any"))["code"] == -32021
 
 
 async def test_task_is_cancelled(client: McpClient) -> None:
     for tool, arguments in (("slow_wait", {"seconds": 60}), ("jobs_slow_compute", {"seconds": 60})):
         created = await client.call(tool, **arguments)
-        assert (await client.ask("tasks/cancel", taskId=created["taskId"]))["resultType"] == "complete"
+        assert (await client.request("tasks/cancel", taskId=created["taskId"]))["resultType"] == "complete"
         await client.until(created["taskId"], "cancelled")
     with anyio.fail_after(20):
         while not (await McpClient(client.http, {}).call("jobs_cancelled"))["content"][0]["text"]:
             pass
 
 
-async def test_questions_of_an_upstream_task_are_answered_one_by_one(client: McpClient) -> None:
+async def test_requests_of_an_upstream_task_are_answered_one_by_one(client: McpClient) -> None:
     created = await client.call("jobs_multi_input")
     assert created["resultType"] == "task"
     asked = await client.until(created["taskId"], "input_required")
@@ -131,9 +131,9 @@ async def test_questions_of_an_upstream_task_are_answered_one_by_one(client: Mcp
             asked = await client.until(created["taskId"], "input_required")
     first, second = asked["inputRequests"]
     answer: JsonObject = {"action": "accept", "content": {"confirm": True}}
-    await client.ask("tasks/update", taskId=created["taskId"], inputResponses={first: answer, "unknown": answer})
+    await client.request("tasks/update", taskId=created["taskId"], inputResponses={first: answer, "unknown": answer})
     assert list((await client.until(created["taskId"], "input_required"))["inputRequests"]) == [second]
-    await client.ask("tasks/update", taskId=created["taskId"], inputResponses={second: answer})
+    await client.request("tasks/update", taskId=created["taskId"], inputResponses={second: answer})
     task = await client.until(created["taskId"], "completed")
     assert task["result"]["content"][0]["text"] == "both answered"
 
@@ -155,10 +155,10 @@ async def test_waiting_approval_requires_input_and_names_the_approval(client: Mc
         waiting = await careful.until(call["taskId"], "input_required")
         approval = waiting["_meta"]["toolcrib/approval"]
         assert f"toolcrib approvals approve {approval['id']}" in json.dumps(waiting["inputRequests"])
-        assert (await client.ask("tasks/get", taskId=call["taskId"]))["code"] == -32602  # another principal
+        assert (await client.request("tasks/get", taskId=call["taskId"]))["code"] == -32602  # another principal
         key = next(iter(waiting["inputRequests"]))
         reply: JsonObject = {"action": "accept", "content": {}}
-        await careful.ask("tasks/update", taskId=call["taskId"], inputResponses={key: reply})
+        await careful.request("tasks/update", taskId=call["taskId"], inputResponses={key: reply})
         assert (await careful.until(call["taskId"], "working"))["_meta"]["toolcrib/approval"] == approval
         answer = {"decision": "approve", "scope": "once"}
         assert (await client.http.post(f"/api/approvals/{approval['id']}", json=answer)).status_code == 200
@@ -166,18 +166,18 @@ async def test_waiting_approval_requires_input_and_names_the_approval(client: Mc
         assert done["result"]["structuredContent"] == {"said": "hi"}
 
 
-async def test_tasks_outlive_a_restart(stopped: Lab) -> None:
+async def test_tasks_survive_a_restart(stopped: Lab) -> None:
     async with running(stopped) as client:
         done = await client.call("slow_wait", seconds=0.1)
         await client.until(done["taskId"], "completed")
         lost = await client.call("slow_wait", seconds=60)
     async with running(stopped) as client:
-        task = await client.ask("tasks/get", taskId=done["taskId"])
+        task = await client.request("tasks/get", taskId=done["taskId"])
         assert task["result"]["content"][0]["text"] == "waited"
-        assert (await client.ask("tasks/get", taskId=lost["taskId"]))["status"] in ("failed", "cancelled")
+        assert (await client.request("tasks/get", taskId=lost["taskId"]))["status"] in ("failed", "cancelled")
 
 
-async def test_task_of_a_server_is_picked_up_after_a_restart(stopped: Lab, tmp_path: Path) -> None:
+async def test_task_of_a_server_is_resumed_after_a_restart(stopped: Lab, tmp_path: Path) -> None:
     async with running(stopped) as client:
         asks = (await client.call("jobs_confirm_delete"))["taskId"]
         works, ends, lost = [(await client.call("jobs_slow_compute", seconds=60))["taskId"] for _ in range(3)]
@@ -189,18 +189,18 @@ async def test_task_of_a_server_is_picked_up_after_a_restart(stopped: Lab, tmp_p
     async with running(stopped) as client:
         asked = await client.until(asks, "input_required")
         assert "toolcrib/resumed" not in asked
-        stranger = McpClient(client.http)
+        other_client = McpClient(client.http)
         client.http.headers["authorization"], own = f"Bearer {token}", client.http.headers["authorization"]
         for method in ("tasks/get", "tasks/cancel"):
-            assert (await stranger.ask(method, taskId=asks))["code"] == -32602
+            assert (await other_client.request(method, taskId=asks))["code"] == -32602
         client.http.headers["authorization"] = own
         answer: JsonObject = {"action": "accept", "content": {"confirm": True}}
         key = next(iter(asked["inputRequests"]))
-        await client.ask("tasks/update", taskId=asks, inputResponses={key: answer})
+        await client.request("tasks/update", taskId=asks, inputResponses={key: answer})
         assert (await client.until(asks, "completed"))["result"]["content"][0]["text"] == "deleted"
         assert "Task not found" in (await client.until(lost, "failed"))["statusMessage"]
         await client.until(works, "working")
-        await client.ask("tasks/cancel", taskId=ends)
+        await client.request("tasks/cancel", taskId=ends)
         await client.until(ends, "cancelled")
         with anyio.fail_after(20):
             while "upstream-2" not in (await McpClient(client.http, {}).call("jobs_cancelled"))["content"][0]["text"]:
