@@ -1,4 +1,4 @@
-"""An untrusted repository cannot evade or redirect rules with the names it gives to servers."""
+"""An untrusted repository cannot evade or redirect rules with its names for servers."""
 
 import json
 import sys

@@ -20,7 +20,7 @@ from toolcrib.servers.edit.entries import add_server, apply_change, remove_serve
 from toolcrib.servers.readers.read import ConfigFile
 
 ALL = bool(os.environ.get("TOOLCRIB_TEST_ALL"))
-"""Whether `make test-all` runs these tests, which gives them minutes."""
+"""Whether `make test-all` runs these tests, so that they may take minutes."""
 ROUNDS = 1000 if ALL else 60
 KILLS = 300 if ALL else 8
 CALLS = ("write", "fsync", "rename", "unlink", "fchmod") if ALL else ("rename",)

@@ -169,7 +169,7 @@ async def test_explanation_of_an_unknown_tool_lists_similar_names(running: Runni
         assert (found["ref"], found["verdict"]) == ("bench/echo", "allow")
 
 
-async def test_explanation_says_that_a_server_is_untrusted(running: Running) -> None:
+async def test_explanation_reports_that_a_server_is_untrusted(running: Running) -> None:
     cursor = running.holding.crib.settings.home.parent / ".cursor"
     cursor.mkdir()
     (cursor / "mcp.json").write_text('{"mcpServers": {"far": {"command": "far-server"}}}', encoding="utf-8")

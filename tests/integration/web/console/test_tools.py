@@ -281,7 +281,7 @@ async def test_long_call_shows_progress_and_ends_with_its_page(console: ConsoleC
 
     @tool
     async def linger(context: Annotated[Context, Inject]) -> None:
-        """Tell how far it is, and never end."""
+        """Report progress, and never end."""
         try:
             await context.progress(1, 4, "one of four <b>")
             reported.set()
