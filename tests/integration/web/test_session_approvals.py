@@ -253,7 +253,7 @@ async def test_lasting_approval_of_a_command_covers_no_other_command_source_or_m
     assert len(sessions.runner.ran) == 2
 
 
-async def test_a_session_is_explained_and_listed_with_its_own_agent_mode_and_directory(sessions: SessionClient) -> None:
+async def test_session_is_explained_with_its_own_agent_mode_and_directory(sessions: SessionClient) -> None:
     await sessions.request(
         "POST", "/api/agents", {"id": "reader", "name": "Reader", "toolPermissions": ["bench/echo"]}, 201
     )

@@ -12,7 +12,7 @@ import pytest
 from mcp import Client, MCPError
 
 from integration.web.mcp.test_content import Notifications
-from integration.web.mcp.test_faces import modern
+from integration.web.mcp.test_endpoints import modern
 from lab import Door, Lab, ModeName, eventually, make_lab
 from long_tests import takes_long
 from toolcrib.gate.search.search_tools import INSTRUCTIONS as HOW_TO_SEARCH
