@@ -89,16 +89,16 @@ SHOWN = {
     "A server that is added or changed later": "test_entry_added_later_to_a_trusted_file_is_untrusted",
     "no change of a definition makes one looser": "test_loosened_sandbox_applies_only_to_the_reviewed_definition",
     "gets the socket only for [containers that fit": ("test_only_containers_that_fit_the_sandbox_open_local_sockets"),
-    "Work tasks run git without": "test_nothing_that_a_repository_configures_is_run",
+    "Work tasks run git without": "test_task_runs_no_program_that_the_repository_configures",
     "not in stricter modes": "test_remembered_answer_counts_only_for_the_same_principal_and_mode",
-    "only after you expanded every collapsed part": "test_long_argument_has_to_be_opened_before_it_is_approved",
+    "only after you expanded every collapsed part": "test_long_argument_must_be_opened_before_approval",
     "`path` conditions resolve links and spellings": "test_links_are_resolved_unless_the_result_is_ambiguous",
     "An app over stdio acts as its own token": "test_stdio_connection_has_its_level_and_ends_with_its_token",
     "displays or stores for people": "test_no_command_and_no_debug_log_prints_a_secret",
     "to a file, a webhook or a git tag": "test_anchors_are_written_to_a_file_or_tags_and_read_back",
-    "suspends named tokens": "test_named_tokens_are_suspended_and_their_open_calls_cut",
+    "suspends named tokens": "test_stop_suspends_named_tokens_and_ends_their_calls",
     "binds at the next call on every node": (
-        "test_stop_all_binds_at_the_next_call_on_every_node_until_any_of_them_resumes"
+        "test_stop_all_binds_at_the_next_call_on_every_node_until_a_node_resumes"
     ),
 }
 """Claims of the page, each with a test that proves it."""

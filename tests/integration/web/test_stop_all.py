@@ -144,45 +144,45 @@ async def test_stop_ends_sessions_and_refuses_new_sessions_and_runs(sessions: Se
 
 
 async def test_stop_suspends_named_tokens_and_ends_their_calls(tmp_path: Path) -> None:
-    async with open_shop_lab(tmp_path) as desk:
-        secret = await desk.token("robot", source="api")
-        async with desk.rest(secret) as robot, desk.http(secret) as http, desk.http() as owner:
+    async with open_shop_lab(tmp_path) as shop_lab:
+        secret = await shop_lab.token("robot", source="api")
+        async with shop_lab.rest(secret) as robot, shop_lab.http(secret) as http, shop_lab.http() as owner:
             async with background_call(lambda: robot.call(SELL, {"what": "tea"})) as call:
-                await desk.pending_approval()
+                await shop_lab.pending_approval()
                 await stop(owner)
             assert call.raised is not None
             refused = await http.get("/api/tools")
             assert (refused.status_code, refused.json()["code"]) == (403, "crib.stopped")
             ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
             assert (await http.post("/mcp", json=ping)).status_code == 403
-            assert desk.shop.sold == []
-            assert await desk.owner.permissions.approvals(status="pending") == []
-            await desk.owner.resume_all()
+            assert shop_lab.shop.sold == []
+            assert await shop_lab.owner.permissions.approvals(status="pending") == []
+            await shop_lab.owner.resume_all()
             assert (await http.get("/api/tools")).status_code == 200
 
 
 async def test_stop_ends_upstream_processes_also_after_a_restart(tmp_path: Path) -> None:
-    async with open_shop_lab(tmp_path, changing_tools=upstream("upstreams.changing_tools")) as desk:
-        standing = next(each for each in await desk.owner.servers() if each["name"] == "changing_tools")
+    async with open_shop_lab(tmp_path, changing_tools=upstream("upstreams.changing_tools")) as shop_lab:
+        standing = next(each for each in await shop_lab.owner.servers() if each["name"] == "changing_tools")
         assert standing["state"] == "connected"
-        started = desk.crib.upstreams.status(await desk.crib.servers.find("changing_tools"))
+        started = shop_lab.crib.upstreams.status(await shop_lab.crib.servers.find("changing_tools"))
         pid = started.link.pid if started.link is not None else None
         assert pid is not None
-        async with desk.http() as owner:
+        async with shop_lab.http() as owner:
             with anyio.fail_after(SOON):
                 await stop(owner)
                 await until(lambda: not alive(pid))
-        tested = await desk.owner.test_server("changing_tools")
+        tested = await shop_lab.owner.test_server("changing_tools")
         assert tested["state"] == "failed"
         assert "stopped everything" in tested["lastError"]
-        assert await desk.owner.tools(server="changing_tools"), "its tools stay listed"
-    async with open_shop_lab(tmp_path) as desk:
-        assert (await desk.owner.status())["state"] == "stopped"
+        assert await shop_lab.owner.tools(server="changing_tools"), "its tools stay listed"
+    async with open_shop_lab(tmp_path) as shop_lab:
+        assert (await shop_lab.owner.status())["state"] == "stopped"
         with pytest.raises(Denied) as refused:
-            await desk.owner.call(TOOL, {"text": "a"})
+            await shop_lab.owner.call(TOOL, {"text": "a"})
         assert refused.value.code == "crib.stopped"
-        await desk.owner.resume_all()
-        assert not (await desk.owner.call(TOOL, {"text": "a"}))["isError"]
+        await shop_lab.owner.resume_all()
+        assert not (await shop_lab.owner.call(TOOL, {"text": "a"}))["isError"]
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -252,13 +252,13 @@ def never_recorded(_: JsonObject) -> asyncio.Future[int]:
 
 
 async def test_only_the_owner_can_stop_and_resume(tmp_path: Path) -> None:
-    async with open_shop_lab(tmp_path) as desk:
-        secret = await desk.token("robot", source="api", mayApprove=True)
-        async with desk.http(secret) as http:
+    async with open_shop_lab(tmp_path) as shop_lab:
+        secret = await shop_lab.token("robot", source="api", mayApprove=True)
+        async with shop_lab.http(secret) as http:
             for path in ("/api/stop-all", "/api/resume-all"):
                 assert (await http.post(path, json={})).status_code in (403, 404)
             assert (await http.get("/api/status")).status_code in (403, 404)
-        assert (await desk.owner.status())["state"] == "running"
+        assert (await shop_lab.owner.status())["state"] == "running"
 
 
 async def test_stop_marker_of_another_process_stops_a_running_crib(
