@@ -97,9 +97,7 @@ SHOWN = {
     "displays or stores for people": "test_no_command_and_no_debug_log_prints_a_secret",
     "to a file, a webhook or a git tag": "test_anchors_are_written_to_a_file_or_tags_and_read_back",
     "suspends named tokens": "test_stop_suspends_named_tokens_and_ends_their_calls",
-    "binds at the next call on every node": (
-        "test_stop_all_binds_at_the_next_call_on_every_node_until_a_node_resumes"
-    ),
+    "binds at the next call on every node": ("test_stop_all_binds_at_the_next_call_on_every_node_until_a_node_resumes"),
 }
 """Claims of the page, each with a test that proves it."""
 
