@@ -12,7 +12,7 @@ TEXT = "The quick brown fox jumps over the lazy dog."
 
 
 def main() -> None:
-    """Answer until ended: `hello` with a word, `calls` with so many calls one after the other."""
+    """Serve until terminated: `hello` answers with a word, `calls` with several calls one after the other."""
     call: JsonObject = {"blocks": [{"tool": ECHO, "input": {"text": TEXT}}]}
     said: JsonObject = {"blocks": [{"text": "Hello."}]}
     with ScriptedModel({"hello": [said], "calls": [*[call] * CALLS, said]}) as model:

