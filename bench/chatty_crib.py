@@ -28,7 +28,7 @@ TEXT = "A piece of what a model says, about as long as they are when they come o
 class EventRunner:
     """A runtime without a model."""
 
-    name = "talker"
+    name = "events"
 
     @asynccontextmanager
     async def open(self, brief: Brief, host: SessionHost) -> AsyncGenerator["EventConversation"]:

@@ -86,7 +86,7 @@ def proxy_rows(tallies: Tallies) -> list[Row]:
     with_peers = ("peer-stdio", CONCURRENCIES[0]) in tallies
     return [
         Row(
-            f"  CPU of a FastMCP proxy over crib_rows, {kind} upstream, {c} at a time", "×",
+            f"  CPU of a FastMCP proxy relative to the crib, {kind} upstream, {c} at a time", "×",
             tallies[f"peer-{kind}", c].cpu_ms / tallies[f"crib-{kind}", c].cpu_ms if with_peers else None,
             limit=limit, at_least=True,
         )

@@ -95,7 +95,7 @@ async def directly() -> float:
     async def one() -> None:
         async with free:
             pipe = asyncio.subprocess.PIPE
-            # In a session of its own, as under the crib, because the scheduler divides processors by session.
+            # In its own session, like under the crib, because the scheduler divides processors by session.
             process = await asyncio.create_subprocess_exec(
                 *light_upstream_command(TOOLS),
                 env=variables,
@@ -228,7 +228,7 @@ async def measure_start(crib: Subject, home: Path) -> StartCosts:
 
 def measure_many_servers(folder: Path) -> list[Row]:
     """Measure everything, and how long stopping takes."""
-    home = folder / "costs"
+    home = folder / "many-servers"
     (home / "tools").mkdir(parents=True)
     (home / "tools" / "lag.py").write_text(LAG_MODULE, encoding="utf-8")
     before = uvloop.run(directly())

@@ -76,9 +76,9 @@ def _launch(played: PlayedCluster, space: Namespace, shell: Shell) -> Namespaced
 
 def create_token(shell: Shell, source: str) -> str:
     """Create a token with the page's command in a new process, and return its secret."""
-    calls = shell.run("tokens", "create", source, "--source", source, "--json", preexec=("env",))
-    assert calls.returncode == 0, calls.stdout + calls.stderr
-    return str(json.loads(calls.stdout)["secret"])
+    created = shell.run("tokens", "create", source, "--source", source, "--json", preexec=("env",))
+    assert created.returncode == 0, created.stdout + created.stderr
+    return str(json.loads(created.stdout)["secret"])
 
 
 @pytest.fixture(scope="module")
