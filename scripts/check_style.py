@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
 TEMPLATES = SOURCE / "toolcrib" / "web" / "console" / "templates"
 TEST_TREES = ("tests", "bench", "examples", "scripts")
-EXCLUDED = ("tests/upstreams/everything", "tests/integration")
-"""Trees that are not checked: a copy of third-party code, and tests that are not rewritten yet."""
+THIRD_PARTY = ROOT / "tests" / "upstreams" / "everything"
+"""A copy of code by others, which is not checked."""
 NAME_LENGTH = 80
 """The most characters in the name of a test."""
 _WORD = re.compile(r"[A-Za-z][A-Za-z'’]*")
@@ -66,7 +66,7 @@ def prose_of(files: Iterable[Path]) -> str:
 def checked_files() -> list[Path]:
     """Return the modules of the trees with tests."""
     files = (path for tree in TEST_TREES for path in sorted((ROOT / tree).rglob("*.py")))
-    return [path for path in files if not any(path.is_relative_to(ROOT / each) for each in EXCLUDED)]
+    return [path for path in files if not path.is_relative_to(THIRD_PARTY)]
 
 
 def name_complaints(name: str) -> list[str]:
