@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Final, Literal
 
 from toolcrib.model.json import JsonObject
 
+LEASE_SECONDS: Final = 10.0
+"""Seconds after its last heartbeat in which a node acts for the cluster."""
 NodeState = Literal["alive", "draining", "dead"]
 
 

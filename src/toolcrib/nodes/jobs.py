@@ -8,8 +8,8 @@ matches it only while the same worker holds it, and a node whose lease has ended
 Turns of sessions are not jobs while their node lives: the epoch of the session fences them already, and a job per turn
 would cost more than the turn's own records. A job continues the turns that a dead node left.
 
-The worker and the search for dead nodes wait for a signal or for the poll of `signals`, so an idle node asks the job
-queue nothing but to renew its worker's heartbeat.
+The worker and the search for dead nodes wait for a signal or for the poll of `signals`, and a node and its worker have
+one heartbeat, so that an idle node asks the job queue nothing.
 
 Must never finish a job that another node may have taken.
 """
@@ -33,7 +33,8 @@ from psycopg_pool import AsyncConnectionPool
 
 from toolcrib.model.errors import ToolcribError, Unavailable
 from toolcrib.model.json import JsonObject
-from toolcrib.nodes.membership import BEAT_SECONDS, LEASE_SECONDS, Membership
+from toolcrib.model.nodes import LEASE_SECONDS
+from toolcrib.nodes.membership import Membership
 from toolcrib.nodes.signals import Signals
 from toolcrib.store.cluster_state import ClusterState
 from toolcrib.store.engine import Store
@@ -144,6 +145,7 @@ class Jobs:
         self._tasks = await self._stack.enter_async_context(anyio.create_task_group())
         self._stack.callback(self._tasks.cancel_scope.cancel)
         self._membership.on_lost(self._give_up)
+        self._membership.worker = self._worker_id
         self._stack.callback(self._signals.listen(self._hear))
         self._stack.callback(self._signals.on_poll(self._look))
         self._tasks.start_soon(self._sweep)
@@ -197,6 +199,9 @@ class Jobs:
             _DROP_OF_DEAD, queue=queue_of(node), kind=kind, node=escape(node), lease=LEASE_SECONDS
         )
 
+    def _worker_id(self) -> int | None:
+        return self._worker.worker_id if self._worker is not None else None
+
     def _announce(self) -> None:
         """Have all nodes look for jobs now."""
         self._manager.wake()
@@ -235,7 +240,6 @@ class Jobs:
                 listen_notify=True,
                 delete_jobs="always",
                 install_signal_handlers=False,
-                update_heartbeat_interval=BEAT_SECONDS,
                 stalled_worker_timeout=LEASE_SECONDS,
             )
             try:
@@ -323,8 +327,7 @@ class _FencedManager(JobManager):
         return None
 
     async def update_heartbeat(self, worker_id: int) -> None:
-        with suppress(ConnectorException):
-            await super().update_heartbeat(worker_id)
+        """Do nothing: the heartbeat of the node is that of its worker."""
 
     async def unregister_worker(self, worker_id: int) -> None:
         with suppress(ConnectorException):

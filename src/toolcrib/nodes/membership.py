@@ -19,7 +19,7 @@ from typing import Final, Self
 import anyio
 
 from toolcrib.model.errors import NotFound, ToolcribError
-from toolcrib.model.nodes import Node
+from toolcrib.model.nodes import LEASE_SECONDS, Node
 from toolcrib.model.version import __version__
 from toolcrib.store.cluster_state import ClusterState
 from toolcrib.store.engine import Store
@@ -28,7 +28,6 @@ from toolcrib.store.nodes import Heartbeat, beat, count_sessions, join, leave, l
 logger = logging.getLogger(__name__)
 
 BEAT_SECONDS: Final = 2.0
-LEASE_SECONDS: Final = 10.0
 _LEAVE_SECONDS: Final = 2.0
 """Seconds to wait for the database when the node leaves."""
 
@@ -56,6 +55,8 @@ class Membership:
         self.draining = False
         """Whether this node gives its work away and takes none."""
         self.load = load
+        self.worker: Callable[[], int | None] = lambda: None
+        """Returns the worker of the job queue whose heartbeat is that of this node."""
         self.before_new_lease: Callable[[], Awaitable[None]] = _nothing
         """Called before a new lease counts, after the previous one had ended. If it fails, the node stays lost."""
         self._store = store
@@ -158,7 +159,7 @@ class Membership:
 
     def on_poll(self, state: ClusterState) -> None:
         """Notice that this node was asked to give its work away."""
-        if state.is_draining and not self.draining:
+        if self.id in state.draining and not self.draining:
             self.draining = True
             _call(self._draining_listeners)
 
@@ -167,7 +168,7 @@ class Membership:
         sent = self._clock()
         try:
             heartbeat = Heartbeat(self.id, self.epoch, self._address, self.load())
-            if not self.lost and await beat(self._store, heartbeat, LEASE_SECONDS):
+            if not self.lost and await beat(self._store, heartbeat, LEASE_SECONDS, self.worker()):
                 self._renewed = sent
             else:
                 self._lose()

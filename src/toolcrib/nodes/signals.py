@@ -19,7 +19,6 @@ import anyio
 from anyio.abc import TaskGroup
 
 from toolcrib.model.errors import Unavailable
-from toolcrib.nodes.membership import LEASE_SECONDS
 from toolcrib.store.cluster_state import ClusterState, read_cluster_state
 from toolcrib.store.engine import Store
 
@@ -47,7 +46,6 @@ class Signals:
 
     def __init__(self, store: Store, node: str) -> None:
         self._store = store
-        self._id = node
         self._node = hashlib.sha256(node.encode("utf-8", "surrogateescape")).hexdigest()[:16]
         self._topics: dict[str, None] = {}
         self._due = anyio.Event()
@@ -121,7 +119,7 @@ class Signals:
         is_logged = False
         while True:
             try:
-                state = await read_cluster_state(line, self._id, LEASE_SECONDS)
+                state = await read_cluster_state(line)
             except Unavailable as error:
                 if not is_logged:
                     logger.warning("Could not look for changes of the other nodes, retrying: %s", error)

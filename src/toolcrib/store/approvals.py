@@ -180,9 +180,9 @@ async def load_detached(store: Store, ref: ToolRef, definition_hash: str, at: da
     return [_approval(row) for row in rows]
 
 
-async def load_waiting_cribs(store: Store) -> set[str]:
-    """Return the cribs that have calls waiting for an approval."""
-    query = select(approvals.c.crib).distinct().where(approvals.c.status == _OPEN, ~approvals.c.detached)
+async def load_asking_cribs(store: Store) -> set[str]:
+    """Return the cribs that have pending approvals."""
+    query = select(approvals.c.crib).distinct().where(approvals.c.status == _OPEN)
     return await store.read(lambda connection: set(connection.execute(query).scalars()))
 
 

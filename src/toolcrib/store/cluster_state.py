@@ -1,13 +1,15 @@
 """What a node of a cluster has to notice, read in one statement.
 
-It is read every second on every node, so each part of it comes from an index or from a table that stays small.
+It is read every second on every node, so each part of it comes from an index or from a table that stays small. It has
+no parameters, because the server would plan it again for each value.
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from toolcrib.model.nodes import LEASE_SECONDS
 from toolcrib.store.audit_lanes import CHECKPOINT_LANE, CHECKPOINT_LEASE, lane_end, lane_start
-from toolcrib.store.schema import escape, unescape
+from toolcrib.store.schema import unescape
 
 if TYPE_CHECKING:
     from toolcrib.store.side_connection import SideConnection
@@ -16,8 +18,8 @@ _QUERY: Final = f"""
 SELECT (SELECT value FROM epochs WHERE name = 'policy'),
        coalesce((SELECT value FROM epochs WHERE name = 'events'), 0),
        agents.count, agents.versions,
-       coalesce((SELECT draining FROM nodes WHERE id = %(node)s), false),
-       ARRAY(SELECT epoch FROM nodes WHERE seen_at <= clock.seconds - %(lease)s),
+       ARRAY(SELECT id FROM nodes WHERE draining),
+       ARRAY(SELECT epoch FROM nodes WHERE seen_at <= clock.seconds - {LEASE_SECONDS}),
        ARRAY(SELECT DISTINCT queue_name::text FROM procrastinate_jobs WHERE status = 'todo'),
        EXISTS (SELECT 1 FROM procrastinate_jobs WHERE status = 'doing'),
        (SELECT max(id) FROM audit WHERE id > {lane_start(CHECKPOINT_LANE)} AND id < {lane_end(CHECKPOINT_LANE)}),
@@ -38,8 +40,8 @@ class ClusterState:
     agents: int
     agent_versions: int
     """The number of agents and the sum of their versions, which grows whenever an agent or its brain changes."""
-    is_draining: bool
-    """Whether this node was asked to give its work away."""
+    draining: frozenset[str]
+    """The nodes that were asked to give their work away."""
     dead: frozenset[int]
     """The epochs of the leases that have ended."""
     queues: frozenset[str]
@@ -52,20 +54,20 @@ class ClusterState:
     """The node that writes checkpoints, if any does."""
 
 
-async def read_cluster_state(connection: "SideConnection", node: str, lease: float) -> ClusterState:
-    """Return the current state for a node. Leases last this many seconds. Raises `Unavailable`."""
-    ((row,),) = await connection.run([(_QUERY, {"node": escape(node), "lease": lease})])
+async def read_cluster_state(connection: "SideConnection") -> ClusterState:
+    """Return the current state. Raises `Unavailable`."""
+    ((row,),) = await connection.run([(_QUERY, {})])
     return _parse(row)
 
 
 def _parse(row: tuple[Any, ...]) -> ClusterState:
-    policy, events, agents, versions, is_draining, dead, queues, has_running_jobs, checkpoint, writer = row
+    policy, events, agents, versions, draining, dead, queues, has_running_jobs, checkpoint, writer = row
     return ClusterState(
         policy=policy,
         events=events,
         agents=agents,
         agent_versions=versions,
-        is_draining=is_draining,
+        draining=frozenset(map(unescape, draining)),
         dead=frozenset(dead),
         queues=frozenset(queues),
         has_running_jobs=has_running_jobs,

@@ -8,11 +8,12 @@ import importlib
 from contextlib import closing
 from typing import Any
 
-from sqlalchemy import Connection, event, inspect
+from sqlalchemy import Connection, column, event, inspect, table
 
 from toolcrib.store.schema import metadata
 
 TABLE = "procrastinate_jobs"
+WORKERS = table("procrastinate_workers", column("id"), column("last_heartbeat"))
 
 
 def install_job_queue(connection: Connection) -> None:

@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, and_, delete, func, insert, select, update
 
 from toolcrib.model.nodes import Node, at_seconds
 from toolcrib.store.clock import database_seconds
 from toolcrib.store.engine import Store
+from toolcrib.store.job_queue import WORKERS
 from toolcrib.store.node_schema import epochs, nodes
 from toolcrib.store.schema import sessions
 
@@ -51,17 +52,23 @@ async def join(store: Store, id: str, *, version: str, address: str | None, drai
     return await store.read(lambda connection: connection.execute(query).scalar_one())
 
 
-async def beat(store: Store, heartbeat: Heartbeat, lease: float) -> bool:
-    """Renew a lease of this many seconds; return False if it had ended, or if the node has a newer one."""
-    (renewed,) = await store.write(
-        update(nodes)
-        .where(
-            nodes.c.id == heartbeat.id,
-            nodes.c.epoch == heartbeat.epoch,
-            nodes.c.seen_at > database_seconds() - lease,
-        )
-        .values(seen_at=database_seconds(), address=heartbeat.address, load=heartbeat.load)
+async def beat(store: Store, heartbeat: Heartbeat, lease: float, worker: int | None = None) -> bool:
+    """Renew a lease of this many seconds; return False if it had ended, or if the node has a newer one.
+
+    The heartbeat of a worker of the job queue is renewed by the same statement.
+    """
+    holds = and_(
+        nodes.c.id == heartbeat.id,
+        nodes.c.epoch == heartbeat.epoch,
+        nodes.c.seen_at > database_seconds() - lease,
     )
+    statement = update(nodes).where(holds)
+    statement = statement.values(seen_at=database_seconds(), address=heartbeat.address, load=heartbeat.load)
+    if worker is not None:
+        is_held = select(nodes.c.id).where(holds).exists()
+        renewal = update(WORKERS).where(WORKERS.c.id == worker, is_held).values(last_heartbeat=func.now())
+        statement = statement.add_cte(renewal.cte("worker"))
+    (renewed,) = await store.write(statement)
     return renewed == 1
 
 

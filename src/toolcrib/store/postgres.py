@@ -235,6 +235,9 @@ class PostgresWriter(Queue):
         return None
 
     async def _run_together(self, link: Link, batch: Sequence[Request]) -> None:
+        if _is_one_statement(batch):  # without a transaction, it is one message that wakes the server once
+            await self._note(batch[0], await self._run(link, batch[0]))
+            return
         async with link.pipeline(), link.transaction():
             cursors = [await self._run(link, request) for request in batch]
         for request, used in zip(batch, cursors, strict=True):
@@ -344,6 +347,14 @@ class PostgresWriter(Queue):
         if link is not None:
             with contextlib.suppress(psycopg.Error, OSError):
                 await link.close()
+
+
+def _is_one_statement(batch: Sequence[Request]) -> bool:
+    return (
+        len(batch) == 1
+        and not isinstance(batch[0], Append)
+        and [isinstance(parameters, list) for _, parameters in batch[0].statements] == [False]
+    )
 
 
 _RUN = "(SELECT {} FROM audit_runs WHERE crib = %s AND run = %s)"

@@ -4,7 +4,8 @@ import pytest
 
 from integration.store.databases import run
 from toolcrib.model.errors import NotFound
-from toolcrib.nodes.membership import LEASE_SECONDS, Membership
+from toolcrib.model.nodes import LEASE_SECONDS
+from toolcrib.nodes.membership import Membership
 from toolcrib.store.cluster_state import read_cluster_state
 from toolcrib.store.engine import open_store
 
@@ -64,7 +65,7 @@ async def test_draining_callback_runs_once_and_the_node_stays_draining(postgres_
             await node.drain("unknown")
         connection = store.side_connection()
         for _ in range(2):
-            node.on_poll(await read_cluster_state(connection, "a", LEASE_SECONDS))
+            node.on_poll(await read_cluster_state(connection))
         await connection.aclose()
         run(postgres_url, "UPDATE nodes SET seen_at = seen_at - 11")
         await node.renew()

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 import anyio
 
-from toolcrib.store.approvals import load_waiting_cribs
+from toolcrib.store.approvals import load_asking_cribs
 from toolcrib.store.engine import Store
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,8 @@ async def follow_abandoned(store: Store, alive: Alive, close: Callable[[Collecti
     while True:
         await anyio.sleep(LOOK_SECONDS)
         try:
-            waiting = await load_waiting_cribs(store)
-            await close(waiting.difference(await alive()) if waiting else ())
+            waiting = await load_asking_cribs(store)
+            if waiting:
+                await close(waiting.difference(await alive()))
         except Exception as error:  # noqa: BLE001 boundary: the next round tries again
             logger.warning("Could not close the approvals of ended nodes: %s", error)
