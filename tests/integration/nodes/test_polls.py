@@ -22,7 +22,7 @@ from toolcrib.testing.environments import bare_environment
 pytestmark = pytest.mark.anyio
 
 POLLS = 5
-MOST_TRANSACTIONS = 9
+MOST_TRANSACTIONS = 6
 """Transactions of an idle node per poll. There were 18 when each part of a node polled for itself."""
 
 
