@@ -261,7 +261,7 @@ def _read_private(path: Path) -> bytes | None:
         return stream.read(_SMALL_FILE)
 
 
-def _written(path: Path, line: bytes) -> Path:
+def _write_beside(path: Path, line: bytes) -> Path:
     """Write a line next to `path`, to be renamed to it. Raises `home.unsafe` if the disk is full or read-only."""
     try:
         return write_beside(path, line + b"\n")
@@ -310,7 +310,7 @@ def kept_token(home: Home) -> Generator[str]:
 
 def replace_token(home: Home, token: str) -> None:
     """Write another owner's token; only for the holder of the home, before it keeps its token."""
-    _written(home.token_file, token.encode()).replace(home.token_file)
+    _write_beside(home.token_file, token.encode()).replace(home.token_file)
 
 
 def restore_token(home: Home) -> bool:
@@ -318,7 +318,7 @@ def restore_token(home: Home) -> bool:
     token = _kept_tokens.get(home.root)
     if token is None or _read_token(home) is not None:
         return False
-    _written(home.token_file, token.encode()).replace(home.token_file)
+    _write_beside(home.token_file, token.encode()).replace(home.token_file)
     return True
 
 
@@ -335,7 +335,7 @@ def _read_token(home: Home) -> str | None:
 
 def _make_token(home: Home) -> str:
     """Create a token unless another process was first. Raises `home.token` if the file is invalid."""
-    made = _written(home.token_file, secrets.token_urlsafe(32).encode())
+    made = _write_beside(home.token_file, secrets.token_urlsafe(32).encode())
     try:
         # Unlike a rename, a link never replaces an existing file and never exposes a partial one.
         with contextlib.suppress(FileExistsError):
@@ -450,7 +450,7 @@ class RunInfo:
 
 def write_run(home: Home, info: RunInfo) -> None:
     """Write `run.json`. Only the holder of the lock may call this."""
-    _written(home.run_file, orjson.dumps(info.to_json())).replace(home.run_file)
+    _write_beside(home.run_file, orjson.dumps(info.to_json())).replace(home.run_file)
 
 
 def read_run(home: Home) -> RunInfo | None:

@@ -81,14 +81,14 @@ class Confinement:
             return
         async with AsyncExitStack() as stack:
             if self._recorder is not None:
-                yield await self._recorded(self._recorder, resolved, self._deps, stack)
+                yield await self._record(self._recorder, resolved, self._deps, stack)
             else:
-                yield await self._confined(resolved, self._deps, stack)
+                yield await self._confine(resolved, self._deps, stack)
 
     def _is_supported(self) -> bool:
         return tracer_support().program is not None if self._recorder is not None else sandbox_support().is_supported
 
-    async def _confined(self, resolved: ResolvedServer, deps: SandboxDeps, stack: AsyncExitStack) -> ResolvedServer:
+    async def _confine(self, resolved: ResolvedServer, deps: SandboxDeps, stack: AsyncExitStack) -> ResolvedServer:
         confined = await anyio.to_thread.run_sync(grant, self._spec, resolved, deps)
         assert confined.sandbox is not None
         self._grants = confined.sandbox
@@ -99,24 +99,24 @@ class Confinement:
         except InvalidRequest as error:
             raise ConfigError("sandbox.invalid", error.message, error.hint) from None
         proxy = await stack.enter_async_context(HostProxy(hosts, self._asked_for))
-        guard = await stack.enter_async_context(ConnectGuard(("127.0.0.1", proxy.port), self._dialled))
+        guard = await stack.enter_async_context(ConnectGuard(("127.0.0.1", proxy.port), self._on_dial))
         grants = replace(confined.sandbox, port=proxy.port, guard=guard.channel)
         return replace(confined, env={**confined.env, **proxy.variables()}, sandbox=grants)
 
     def _asked_for(self, host: str, is_reached: bool) -> None:
         if not is_reached:
-            self._refused(host)
+            self._refuse(host)
 
-    def _dialled(self, address: str, port: int) -> None:
+    def _on_dial(self, address: str, port: int) -> None:
         # Port 0 is a probe for the best source address; nothing is sent.
         if port:
-            self._refused(f"[{address}]:{port}" if ":" in address else f"{address}:{port}")
+            self._refuse(f"[{address}]:{port}" if ":" in address else f"{address}:{port}")
 
-    def _refused(self, host: str) -> None:
+    def _refuse(self, host: str) -> None:
         if self._refusals.add(RefusedAccess("host", host)):
             self._on_change()
 
-    async def _recorded(
+    async def _record(
         self, recorder: AccessRecorder, resolved: ResolvedServer, deps: SandboxDeps, stack: AsyncExitStack
     ) -> ResolvedServer:
         """Return what to start under the tracer, with the variables that it would have in a sandbox."""

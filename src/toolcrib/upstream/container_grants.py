@@ -57,7 +57,7 @@ class Container:
         own_network, passed = "bridge", set[str]()
         for name, value in _options(words[1:]):
             if name in _MOUNTS:
-                mount = _bound(value) if name == "--mount" else _volume(value)
+                mount = _bind_mounts(value) if name == "--mount" else _volume(value)
                 if mount is None or (mount.source and not may_mount(mount.source, mount.is_written)):
                     return False
             elif name in _NETWORKS:
@@ -111,7 +111,7 @@ def _volume(value: str) -> _Mount | None:
     return _Mount(parts[0], "ro" not in options)
 
 
-def _bound(value: str) -> _Mount | None:
+def _bind_mounts(value: str) -> _Mount | None:
     """Return what `--mount` mounts; None if it is not known to be harmless."""
     fields = {name: text for name, _, text in (part.partition("=") for part in value.split(","))}
     kind = fields.pop("type", "volume")

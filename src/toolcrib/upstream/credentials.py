@@ -203,12 +203,12 @@ class CredentialStore:
         return credential
 
     async def _get(self, name: str) -> JsonObject | None:
-        return await anyio.to_thread.run_sync((await self._opened()).get, name)
+        return await anyio.to_thread.run_sync((await self._open()).get, name)
 
     async def _put(self, name: str, value: JsonObject | None) -> None:
-        await anyio.to_thread.run_sync((await self._opened()).put, name, value)
+        await anyio.to_thread.run_sync((await self._open()).put, name, value)
 
-    async def _opened(self) -> SecretStore:
+    async def _open(self) -> SecretStore:
         async with self._opening:
             if self._store is None:
                 self._store = await open_secret_store(self._directory)

@@ -165,7 +165,7 @@ class AccessRecorder:
     def _call(self, process: bytes, name: str, arguments: bytes, result: re.Match[bytes]) -> None:
         if name == "connect":
             if result[3] in (None, b"EINPROGRESS"):
-                self._connected(arguments)
+                self._note_connection(arguments)
             return
         if result[1].startswith(b"-"):
             return
@@ -175,12 +175,12 @@ class AccessRecorder:
                 self._remember(process, os.fsencode(path))
         elif name.startswith("open") or name == "creat":
             if result[2] is not None and result[2].startswith(b"/"):
-                path = os.fsdecode(_unescaped(result[2])).removesuffix(" (deleted)")
-                self._used(path, write=name == "creat" or _WRITES.search(plain) is not None)
+                path = os.fsdecode(_unescape(result[2])).removesuffix(" (deleted)")
+                self._note_path(path, write=name == "creat" or _WRITES.search(plain) is not None)
         else:
             paths = list(self._paths(process, arguments))
             for path in paths[-1:] if name.startswith("symlink") else paths:
-                self._used(path, write=not name.startswith("exec"))
+                self._note_path(path, write=not name.startswith("exec"))
 
     def _paths(self, process: bytes, arguments: bytes) -> Iterator[str]:
         """Yield the paths of a call, each relative to the directory before it or the process's."""
@@ -189,11 +189,11 @@ class AccessRecorder:
         position = 0
         for found in _TEXT.finditer(arguments):
             before = _DIRECTORY.findall(arguments[position : found.start()])
-            base = _unescaped(before[-1]) if before else directory
+            base = _unescape(before[-1]) if before else directory
             if before and arguments[position : found.start()].lstrip(b", ").startswith(b"AT_FDCWD"):
                 self._remember(process, base)
             position = found.end()
-            yield os.fsdecode(os.path.normpath(os.path.join(base, _unescaped(found[1]))))  # noqa: PTH118 bytes
+            yield os.fsdecode(os.path.normpath(os.path.join(base, _unescape(found[1]))))  # noqa: PTH118 bytes
             limit -= 1
             if limit == 0:
                 return
@@ -202,11 +202,11 @@ class AccessRecorder:
         if len(self._directories) < _MOST_PROCESSES:
             self._directories[process] = directory
 
-    def _connected(self, arguments: bytes) -> None:
+    def _note_connection(self, arguments: bytes) -> None:
         if b"sa_family=AF_UNIX" in arguments:
             path = _TEXT.search(arguments)
             if path is not None:
-                self._add(self._sockets, os.fsdecode(_unescaped(path[1])), _MOST_HOSTS)
+                self._add(self._sockets, os.fsdecode(_unescape(path[1])), _MOST_HOSTS)
             return
         found = _INTERNET.search(arguments)
         is_datagram = b"<UDP" in arguments[:20]
@@ -216,7 +216,7 @@ class AccessRecorder:
                 return
             self._add(self._direct, f"[{address}]:{port}" if ":" in address else f"{address}:{port}", _MOST_HOSTS)
 
-    def _used(self, path: str, *, write: bool) -> None:
+    def _note_path(self, path: str, *, write: bool) -> None:
         path = os.path.realpath(path)
         if self._project.allows(path, write=write):
             self._wrote_work |= write and not self._strict.allows(path, write=True)
@@ -264,7 +264,7 @@ class AccessRecorder:
         return home.is_relative_to(place) or place in common or len(place.parts) <= 2 or directory == "/var/lib"
 
 
-def _unescaped(text: bytes) -> bytes:
+def _unescape(text: bytes) -> bytes:
     def plain(found: re.Match[bytes]) -> bytes:
         code = found[1]
         if code[:1].isdigit():

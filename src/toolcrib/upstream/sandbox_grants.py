@@ -145,7 +145,7 @@ class _Granting:
         ]
         work = list(self._places())
         private = str(self._private)
-        variables = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), private) | self._cached()
+        variables = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), private) | self._cache_variables()
         if sandbox.reach == "none":
             variables |= dict.fromkeys(self._runner.offline, "true")
         followed = self._links()
@@ -161,7 +161,7 @@ class _Granting:
         granted = replace(granted, sockets=sockets)
         return replace(self._resolved, env={**variables, **env}, sandbox=granted)
 
-    def _cached(self) -> dict[str, str]:
+    def _cache_variables(self) -> dict[str, str]:
         """Return the variables that move caches into the private directory. Installed browsers stay where they are."""
         made = {name: str(self._private / "cache" / place) for name, place in self._runner.caches.items()}
         made["XDG_CACHE_HOME"] = str(self._private / "cache")
@@ -250,17 +250,17 @@ class _Granting:
         for place in (project, self._resolved.cwd):
             if place is not None and self._may_name(place) and not self._is_shared(Path(place)):
                 yield place
-        for path in self._named():
+        for path in self._named_paths():
             if not _is_code(path) and self._may_name(str(path)) and not self._is_withheld(path):
                 yield from self._unless_shared(path.parent if path.suffix.lower() in _DATABASES else path)
 
     def _code(self) -> Iterator[str]:
         """Yield the directories of the programs that the definition names, and of the app's plugin."""
-        for path in (Path(self._resolved.command or ""), *self._named()):
+        for path in (Path(self._resolved.command or ""), *self._named_paths()):
             if path.is_relative_to(self._bundles) and path != self._bundles:
                 # The bundle that the server was installed from is in the crib's home, but is code like any other.
                 yield str(self._bundles / path.relative_to(self._bundles).parts[0])
-        for path in self._named():
+        for path in self._named_paths():
             if path.suffix.lower() in _CODE:
                 yield from self._unless_shared(_packages_of(path.parent))
             elif _is_code(path):
@@ -274,7 +274,7 @@ class _Granting:
         if self._spec.source.root is not None:
             yield from self._unless_shared(Path(self._spec.source.root))
 
-    def _named(self) -> Iterator[Path]:
+    def _named_paths(self) -> Iterator[Path]:
         """Yield the existing paths in the arguments and variables of the definition."""
         values = [value for name, value in self._resolved.env.items() if name not in _CODE_VARIABLES]
         paths = (value for value in values if value.startswith("/") and self._may_name(value))

@@ -234,7 +234,7 @@ def sight(tool: Tool, principal: Principal, grants: Grants) -> tuple[DecisionSte
     """Return the steps that decide visibility before any rule. The last one is decisive."""
     if principal.source == "web":
         return (_WEB,)
-    granted = _permitted(tool, grants)
+    granted = _grant_step(tool, grants)
     if granted.effect == "exclude" and grants.bundle(tool):
         granted = _BUNDLED
     if granted.effect == "include" and principal.source == "scheduler" and tool.marks.scheduler_blocked:
@@ -242,7 +242,7 @@ def sight(tool: Tool, principal: Principal, grants: Grants) -> tuple[DecisionSte
     return (granted,)
 
 
-def _permitted(tool: Tool, grants: Grants) -> DecisionStep:
+def _grant_step(tool: Tool, grants: Grants) -> DecisionStep:
     if grants.permissions is None:
         return _PRIVILEGED if tool.marks.privileged else _DEFAULT_SET
     return _GRANTED if grants.permit(tool) else _NOT_GRANTED

@@ -137,7 +137,7 @@ class Apps:
         context = await self._context(asked)
         if not (context.installed or anyway or dry_run):
             raise _missing(context)
-        spec, reasons, token = await self._desired(asked, context, dry_run=dry_run)
+        spec, reasons, token = await self._plan_definition(asked, context, dry_run=dry_run)
         try:
             moved, removals = await self._move(context, dry_run=dry_run) if move else (None, ())
             changes: list[ChangeText] = [remove_server(context.place, each.name) for each in removals]
@@ -173,7 +173,7 @@ class Apps:
             raise InvalidRequest(
                 "config.unsupported", "This crib has no address that lasts.", "Start `toolcrib serve`."
             )
-        spec, _, _ = await self._desired(replace(asked, scope="user", stdio=False), context, dry_run=dry_run)
+        spec, _, _ = await self._plan_definition(replace(asked, scope="user", stdio=False), context, dry_run=dry_run)
         assert spec.url is not None
         link = None if dry_run else deep_link(context.row.name, spec)
         token = token_name(context.row, asked.agent)
@@ -240,7 +240,7 @@ class Apps:
         installed = is_installed(row, view, programs)
         return AppState(row, installed, str(place.file), over, tuple(found), others)
 
-    async def _desired(
+    async def _plan_definition(
         self, asked: AppConnectRequest, context: _Context, *, dry_run: bool
     ) -> tuple[ServerSpec, tuple[str, ...], str | None]:
         """Return the desired definition, the faults of the existing entry, and the name of a token created for it."""
