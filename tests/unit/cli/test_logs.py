@@ -4,6 +4,7 @@ import logging
 import os
 import stat
 from collections.abc import Iterator
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,17 @@ def home(tmp_path: Path) -> Home:
 def restored_logging() -> Iterator[None]:
     root, own = logging.getLogger(), logging.getLogger("toolcrib")
     handlers, levels, raises = list(root.handlers), (root.level, own.level), logging.raiseExceptions
+    for handler in handlers:  # an earlier test may have run a command in this process
+        if isinstance(handler, RotatingFileHandler):
+            root.removeHandler(handler)
     yield
-    for handler in [each for each in root.handlers if each not in handlers]:
-        root.removeHandler(handler)
-        handler.close()
+    for handler in list(root.handlers):
+        if handler not in handlers:
+            root.removeHandler(handler)
+            handler.close()
+    for handler in handlers:
+        if handler not in root.handlers:
+            root.addHandler(handler)
     root.setLevel(levels[0])
     own.setLevel(levels[1])
     logging.raiseExceptions = raises
