@@ -99,6 +99,11 @@ def test_suggested_permissions_are_applied_and_undone(shell: Shell) -> None:
     assert code(shell, "rules", "suggest", "--apply") == 2
 
 
+def test_narrowing_an_unknown_rule_exits_3(shell: Shell) -> None:
+    done = shell.run("rules", "narrow", "missing", "--json")
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (3, "rule.unknown")
+
+
 def test_unknown_preset_suggests_similar_name(shell: Shell) -> None:
     done = shell.run("rules", "preset", "lethal-trifeca")
     assert done.returncode == 3

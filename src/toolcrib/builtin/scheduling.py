@@ -15,6 +15,7 @@ from typing import Final
 from toolcrib.agents.schedules.cadence import following, in_words
 from toolcrib.agents.schedules.schedules import Schedules
 from toolcrib.builtin.caller import as_creator, check_depth, speaker
+from toolcrib.model.agents import unknown_agent
 from toolcrib.model.errors import Denied, InvalidRequest, NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Mode, Principal
@@ -199,7 +200,7 @@ class Scheduling:
         if wanted is None:
             raise InvalidRequest("request.invalid", "The schedule has no agent.", "Give the ID of an agent.")
         if not self.has_agent(wanted):
-            raise NotFound("agent.unknown", f"Agent with ID '{wanted}' not found.")
+            raise unknown_agent(wanted)
         return wanted
 
     def _creator(self, principal: Principal) -> Principal | None:

@@ -12,7 +12,7 @@ from toolcrib.cli import output, rules_marks, rules_reach, rules_suggest
 from toolcrib.cli.completion import names_of
 from toolcrib.cli.mcp.change import ask_crib
 from toolcrib.cli.options import CommandGroup, HomeOption, JsonOption, begin, common
-from toolcrib.model.errors import InvalidRequest
+from toolcrib.model.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -236,6 +236,8 @@ def narrow(ctx: typer.Context, id: IdArgument, home: HomeOption = None, as_json:
     async def work(client: "ApiClient") -> "JsonObject":
         about = [each for each in await client.permissions.check() if each["rule"] == id]
         found = next((each for each in about if "proposal" in each), about[0] if about else None)
+        if not about and all(each["id"] != id for each in await client.permissions.rules()):
+            raise NotFound("rule.unknown", f"Rule {id!r} not found.", "Run `toolcrib rules list`.")
         if found is None or "proposal" not in found:
             hint = "Run `toolcrib rules check`." if found is None else found["fix"]
             raise InvalidRequest("cli.usage", f"No narrower rule is proposed for {id!r}.", hint)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, get_args
 
+from toolcrib.model.errors import NotFound
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.principals import Mode
 
@@ -28,6 +29,11 @@ AGENT_ID = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,49}$"
 PART_ID = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$"
 """Ids of skills, categories and entries."""
 COLOUR = r"^#[0-9A-Fa-f]{6}$"
+
+
+def unknown_agent(agent_id: str) -> NotFound:
+    """Return the error for an unknown agent id."""
+    return NotFound("agent.unknown", f"Agent with ID '{agent_id}' not found.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
 from toolcrib.agents.zoo.check import FieldProblem, InvalidFields
 from toolcrib.base.lazy_modules import lazy_module
-from toolcrib.model.agents import BrainEntry, EntrySource
+from toolcrib.model.agents import BrainEntry, EntrySource, unknown_agent
 from toolcrib.model.errors import Conflict, Denied, NotFound
 from toolcrib.model.json import JsonObject, dumps, loads
 from toolcrib.model.times import moment
@@ -179,11 +179,6 @@ class Brain:
     async def _check_agent(self, agent_id: str) -> None:
         if await read_agent(self._store, agent_id) is None:
             raise unknown_agent(agent_id)
-
-
-def unknown_agent(agent_id: str) -> NotFound:
-    """Return the error for an unknown agent id."""
-    return NotFound("agent.unknown", f"Agent with ID '{agent_id}' not found.")
 
 
 def new_entry(agent_id: str, given: "EntryInput", source: EntrySource) -> BrainEntry:

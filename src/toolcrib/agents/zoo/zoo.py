@@ -25,13 +25,12 @@ from toolcrib.agents.zoo.brain import (
     entries_of,
     new_entry,
     row_of,
-    unknown_agent,
 )
 from toolcrib.agents.zoo.check import changed_agent, free_id, new_agent, parse, with_new_skill, with_skill
 from toolcrib.agents.zoo.compile import Compiled, compile_prompt, grants, structured
 from toolcrib.agents.zoo.starters import STARTERS
 from toolcrib.base.lazy_modules import lazy_module
-from toolcrib.model.agents import Agent, AgentSummary, InjectFormat, ToolListing, slug
+from toolcrib.model.agents import Agent, AgentSummary, InjectFormat, ToolListing, slug, unknown_agent
 from toolcrib.model.changes import ChangeRecorder
 from toolcrib.model.errors import Conflict, NotFound, Unavailable
 from toolcrib.model.events import HostEventKind

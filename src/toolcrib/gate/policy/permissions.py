@@ -30,6 +30,7 @@ from toolcrib.gate.policy.rule_files import RuleFile, RuleFileState, with_real_p
 from toolcrib.gate.policy.rule_parser import MEMBERS, Read, read_rule, read_rules_file
 from toolcrib.gate.policy.rule_presets import RulePreset
 from toolcrib.gate.policy.rules import Rules
+from toolcrib.model.agents import unknown_agent
 from toolcrib.model.errors import Conflict, NotFound
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.policy import AgentGrants, Binding, Rule, RuleOrigin, Where
@@ -242,6 +243,11 @@ class Permissions:
     def has_agent(self, agent: str) -> bool:
         """Return whether there is an agent with this id."""
         return self._of_agent(agent) is not None
+
+    def require_agent(self, agent: str | None) -> None:
+        """Raise `agent.unknown` if an agent is named and there is none with this id."""
+        if agent is not None and not self.has_agent(agent):
+            raise unknown_agent(agent)
 
     def default_agent(self, cwd: str | Path) -> str | None:
         """Return the agent of the nearest project around a directory, unless it was deleted."""

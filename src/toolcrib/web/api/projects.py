@@ -5,7 +5,6 @@ from typing import Annotated
 from fastapi import Depends
 
 from toolcrib.host import Crib
-from toolcrib.model.errors import NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.model.projects import Project
@@ -51,8 +50,7 @@ def routes(crib: Crib) -> Resource:
 
 
 async def _save(crib: Crib, change: Changing, path: str, fields: ProjectFields) -> JsonObject:
-    if fields.agent_id is not None and not crib.permissions.has_agent(fields.agent_id):
-        raise NotFound("agent.unknown", f"Agent {fields.agent_id!r} does not exist.")
+    crib.permissions.require_agent(fields.agent_id)
     project = Project(str(path_of(path)), agent=fields.agent_id, bundles=tuple(dict.fromkeys(fields.bundles)))
     return (
         await change.make("projects.change", project.to_json(), lambda: crib.permissions.projects.save(project))

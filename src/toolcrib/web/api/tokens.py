@@ -6,7 +6,6 @@ from typing import Annotated
 from fastapi import Depends
 
 from toolcrib.host import Crib
-from toolcrib.model.errors import NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.web.api.changing import Changing, owner_changes
@@ -28,8 +27,7 @@ def routes(crib: Crib) -> Resource:
     @router.post("", response_model=NewToken, response_model_exclude_unset=True, status_code=201)
     async def create_token(change: Annotated[Changing, changes], body: TokenRequest) -> JsonObject:
         """Create a token. Only this response contains its `secret`."""
-        if body.agent is not None and not crib.permissions.has_agent(body.agent):
-            raise NotFound("agent.unknown", f"Agent {body.agent!r} does not exist.")
+        crib.permissions.require_agent(body.agent)
         create = partial(crib.tokens.create, source=body.source, mode=body.mode, agent=body.agent)
         token, secret = await change.make(
             "tokens.create",

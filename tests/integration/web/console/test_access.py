@@ -83,7 +83,7 @@ async def test_unknown_names_are_reported_with_similar_ones(console: ConsoleClie
     assert "Unknown tool" in page.one("h2", id="verdict").text
     assert page.all("a", class_="mono")[0].text == "toolcrib/ping"
     assert "is not a tool" in (await console.page("/access", 422, tool="what")).text
-    assert "does not exist" in (await console.page("/access", 404, tool="toolcrib/ping", agent="missing")).text
+    assert "not found" in (await console.page("/access", 404, tool="toolcrib/ping", agent="missing")).text
     assert "is not valid JSON" in (await console.page("/access", 422, tool="toolcrib/ping", arguments="{")).text
 
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from fastapi import Header, Request, Response
 from fastapi.exceptions import RequestValidationError
 
-from toolcrib.agents.zoo.brain import unknown_agent
 from toolcrib.agents.zoo.check import InvalidFields
+from toolcrib.model.agents import unknown_agent
 from toolcrib.model.errors import Conflict
 from toolcrib.model.principals import Principal
 from toolcrib.web.api.reading import StrictRoute

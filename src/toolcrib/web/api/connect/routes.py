@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import Depends, Query
 
 from toolcrib.host import Crib
-from toolcrib.model.errors import InvalidRequest, NotFound
+from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import Principal
 from toolcrib.servers.apps.connections import AppConnectRequest
@@ -39,8 +39,7 @@ def routes(crib: Crib) -> Resource:
     @router.post("/{client}", response_model=ConnectedShape, response_model_exclude_unset=True)
     async def connect_client(change: Annotated[Changing, changes], client: str, body: ConnectRequest) -> JsonObject:
         """Write this crib into an app's config file, or repair its entry; optionally move the app's servers here."""
-        if body.agent is not None and not crib.permissions.has_agent(body.agent):
-            raise NotFound("agent.unknown", f"Agent {body.agent!r} does not exist.")
+        crib.permissions.require_agent(body.agent)
         found = frozenset(body.programs) if body.programs is not None else None
         cwd, chosen = cwd_of(crib, change.principal), tuple(body.chosen)
         asked = AppConnectRequest(client, cwd, body.agent, body.scope, body.stdio, found, body.level)

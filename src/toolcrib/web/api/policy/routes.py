@@ -16,7 +16,7 @@ from toolcrib.host.reach import find_reach
 from toolcrib.host.replay import replay
 from toolcrib.host.rule_check import find_rule_findings, unmatched_rule
 from toolcrib.host.suggest import DAYS, suggest
-from toolcrib.model.errors import InvalidRequest, NotFound
+from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject, MalformedJson, is_object, parse_strict
 from toolcrib.model.principals import Mode, Principal, Source
 from toolcrib.model.problems import Problem
@@ -124,8 +124,7 @@ def _add_reasons(router: APIRouter, crib: Crib) -> None:
             return await _explain_record(crib, record)
         if tool is None:
             raise InvalidRequest("request.invalid", "`tool` or `record` is required.")
-        if principal.agent is not None and not crib.permissions.has_agent(principal.agent):
-            raise NotFound("agent.unknown", f"Agent {principal.agent!r} does not exist.")
+        crib.permissions.require_agent(principal.agent)
         return await _explain(crib, principal, _ref(crib, tool), _arguments(args))
 
     @router.get("/reach", response_model=list[SubjectReachShape], response_model_exclude_unset=True)

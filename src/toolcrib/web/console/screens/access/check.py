@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from toolcrib.model.errors import InvalidRequest, NotFound
+from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import Json, JsonObject
 from toolcrib.model.policy import Verdict
 from toolcrib.model.principals import MODES, SOURCES, Principal, Source
@@ -104,8 +104,7 @@ class AccessScreen:
     async def _principal(self, agent: str | None, form: FormFields, source: Source) -> Principal:
         """Return the principal of the question, in the directory of the page."""
         mode = form.choice("mode", MODES)
-        if agent is not None and not self._crib.permissions.has_agent(agent):
-            raise NotFound("agent.unknown", f"Agent {agent!r} does not exist.")
+        self._crib.permissions.require_agent(agent)
         crib = self._crib
         principal = crib.owner(source, mode=mode) if agent is None else crib.as_agent(agent, source, mode=mode)
         place = self._console.place

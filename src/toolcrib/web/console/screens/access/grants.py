@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from toolcrib.gate.policy.zones import is_inside
 from toolcrib.model.agents import slug
-from toolcrib.model.errors import InvalidRequest, NotFound
+from toolcrib.model.errors import InvalidRequest
 from toolcrib.model.json import JsonObject
 from toolcrib.model.policy import Bundle
 from toolcrib.model.projects import Project
@@ -93,8 +93,7 @@ class GrantsScreen:
         """Set the agent and bundles of a project, replacing previous ones."""
         form = await read(request)
         agent = form.line("agent")
-        if agent is not None and not self._permissions.has_agent(agent):
-            raise NotFound("agent.unknown", f"Agent {agent!r} does not exist.")
+        self._permissions.require_agent(agent)
         project = Project(_path(form), agent=agent, bundles=tuple(dict.fromkeys(form.all("bundle"))))
         person, save = self._console.principal(request), self._permissions.projects.save
         await self._crib.changes.make(

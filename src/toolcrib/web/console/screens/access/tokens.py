@@ -6,7 +6,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from toolcrib.model.errors import NotFound
 from toolcrib.model.json import JsonObject
 from toolcrib.model.principals import MODES, SOURCES
 from toolcrib.web.console.forms import read
@@ -41,8 +40,7 @@ class TokensScreen:
         form = await read(request)
         name, source = form.text("name").strip(), form.choice("source", SOURCES) or "ide"
         agent, mode = form.line("agent"), form.choice("mode", MODES)
-        if agent is not None and not self._crib.permissions.has_agent(agent):
-            raise NotFound("agent.unknown", f"Agent {agent!r} does not exist.")
+        self._crib.permissions.require_agent(agent)
         may_remember = form.has("mayApprove") and form.has("mayRemember")
         details: JsonObject = {"name": name, "source": source, "mayApprove": form.has("mayApprove")}
         details |= {"mayRemember": True} if may_remember else {}

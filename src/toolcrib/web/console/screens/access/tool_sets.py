@@ -107,8 +107,8 @@ class ToolSetScreen:
             raise InvalidRequest("request.invalid", "Name an app, a project or an agent.")
         if kind == "app" and self._crib.tokens.named(name) is None:
             raise NotFound("token.unknown", f"Token {name!r} not found.")
-        if kind == "agent" and not self._crib.permissions.has_agent(name):
-            raise NotFound("agent.unknown", f"Agent {name!r} does not exist.")
+        if kind == "agent":
+            self._crib.permissions.require_agent(name)
         if kind == "project" and (not Path(name).is_absolute() or "\0" in name):
             raise InvalidRequest("request.invalid", f"{name!r} is not an absolute path.")
         return _Owner(kind, name)
