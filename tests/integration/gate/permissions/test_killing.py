@@ -125,7 +125,7 @@ class Load:
             while True:
                 for approval in await owner.permissions.approvals(status="pending"):
                     mark = str(approval["arguments"]["mark"])
-                    if not mark.startswith("left-"):
+                    if not mark.startswith("unanswered-"):
                         self.approved.add(mark)
                         with contextlib.suppress(ToolcribError):
                             await owner.permissions.answer(approval["id"], {"decision": "approve"})
